@@ -1,0 +1,160 @@
+"""The errors a user of the primitives and of the run can meet."""
+
+from __future__ import annotations
+
+from unknot.graph.errors import UnknotError
+
+
+class FencedError(UnknotError):
+    """A newer incarnation of this member has registered: this process must end."""
+
+    member: str
+    incarnation: int
+    current: int
+
+    def __init__(self, *, member: str, incarnation: int, current: int) -> None:
+        super().__init__(member=member, incarnation=incarnation, current=current)
+
+    def describe(self) -> str:
+        """Who was replaced by whom."""
+        return (
+            f"{self.member}#{self.incarnation} was replaced by {self.member}#{self.current}; "
+            "nothing it writes is accepted any more; let this process end"
+        )
+
+
+class DeadlockInterrupted(UnknotError):
+    """The supervisor ended this wait to free a deadlock."""
+
+    participant: str
+    resource: str
+    incident: str
+
+    def __init__(self, *, participant: str, resource: str, incident: str) -> None:
+        super().__init__(participant=participant, resource=resource, incident=incident)
+
+    def describe(self) -> str:
+        """Which wait was ended and by which incident."""
+        return (
+            f"the wait of {self.participant} for {self.resource} was ended to free a deadlock; "
+            f"release what you hold and try again (supervisor explain {self.incident})"
+        )
+
+
+class StaleGeneration(UnknotError):
+    """The collective group was re-formed: this generation of it is over."""
+
+    group: str
+    generation: int
+    reason: str
+
+    def __init__(self, *, group: str, generation: int, reason: str) -> None:
+        super().__init__(group=group, generation=generation, reason=reason)
+
+    def describe(self) -> str:
+        """Which generation ended and why."""
+        return (
+            f"generation {self.generation} of group {self.group} is over ({self.reason}); "
+            "leave run(), Unknot enters it again in the next generation"
+        )
+
+
+class RunClosed(UnknotError):
+    """The run has ended: waits end, and members leave their loops."""
+
+    run: str
+
+    def __init__(self, *, run: str) -> None:
+        super().__init__(run=run)
+
+    def describe(self) -> str:
+        """Which run ended."""
+        return f"run {self.run} has ended; let run() return"
+
+
+class StoreUnavailable(UnknotError):
+    """Redis cannot be used: not reached in time, refused, or not what we need."""
+
+    where: str
+    why: str
+    todo: str
+
+    def __init__(self, *, where: str, why: str, todo: str) -> None:
+        super().__init__(where=where, why=why, todo=todo)
+
+    def describe(self) -> str:
+        """Where, why, and what to do. `where` never holds a password."""
+        return f"cannot use Redis at {self.where}: {self.why}; {self.todo}"
+
+
+class RunBusy(UnknotError):
+    """Another live driver has this run."""
+
+    run: str
+    driver: str
+
+    def __init__(self, *, run: str, driver: str) -> None:
+        super().__init__(run=run, driver=driver)
+
+    def describe(self) -> str:
+        """Who has the run and what to do."""
+        return (
+            f"run {self.run} is driven by {self.driver}, which is alive; "
+            "choose another run name, or end that driver first"
+        )
+
+
+class NameTaken(UnknotError):
+    """Two members of one run would have one name."""
+
+    name: str
+    run: str
+
+    def __init__(self, *, name: str, run: str) -> None:
+        super().__init__(name=name, run=run)
+
+    def describe(self) -> str:
+        """Which name is taken."""
+        return f"run {self.run} already has a member {self.name}; give this one another name="
+
+
+class ConfigError(UnknotError):
+    """A setting, option or argument that cannot be used."""
+
+    what: str
+    todo: str
+
+    def __init__(self, *, what: str, todo: str) -> None:
+        super().__init__(what=what, todo=todo)
+
+    def describe(self) -> str:
+        """What is wrong and what to do."""
+        return f"{self.what}; {self.todo}"
+
+
+class NotAMember(UnknotError):
+    """A call that only a member of a run can make."""
+
+    call: str
+
+    def __init__(self, *, call: str) -> None:
+        super().__init__(call=call)
+
+    def describe(self) -> str:
+        """Which call, and where it belongs."""
+        return f"{self.call} needs a run: call it in a member that run.group or run.spawn started, or after unknot.init()"
+
+
+class RunFailed(UnknotError):
+    """The run ended by a failure: the first error of the first victim."""
+
+    run: str
+    member: str
+    error: str
+
+    def __init__(self, *, run: str, member: str, error: str) -> None:
+        super().__init__(run=run, member=member, error=error)
+
+    def describe(self) -> str:
+        """Who failed first, and how."""
+        return f"run {self.run} failed: {self.member} ended first with {self.error}"

@@ -1,0 +1,78 @@
+"""Unknot: names the root cause of every standstill of a training run, and frees it.
+
+This file is the whole public API. Every name is loaded on first use (PEP 562), so that `import unknot` costs
+a worker nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+_here = pathlib.Path(__file__).resolve().parent
+if not (_here / "graph" / "__init__.py").exists():
+    # Zip downloads and core.symlinks=false lose the links to the four folders beside this one.
+    __path__.append(str(_here.parent))
+
+if TYPE_CHECKING:
+    from unknot.integrations.ray.decorators import agent as agent
+    from unknot.integrations.ray.decorators import environment as environment
+    from unknot.integrations.ray.decorators import judge as judge
+    from unknot.integrations.ray.decorators import member as member
+    from unknot.integrations.ray.decorators import trainer as trainer
+    from unknot.integrations.ray.run import MemberHandle as MemberHandle
+    from unknot.integrations.ray.run import Report as Report
+    from unknot.integrations.ray.run import Run as Run
+    from unknot.integrations.ray.run import init as init
+    from unknot.integrations.instrument import instrument as instrument
+    from unknot.integrations.primitives import Lock as Lock
+    from unknot.integrations.primitives import Mailbox as Mailbox
+    from unknot.integrations.primitives import Weights as Weights
+    from unknot.integrations.primitives import external as external
+    from unknot.integrations.primitives import progress as progress
+    from unknot.integrations.torch.group import Group as Group
+    from unknot.integrations.torch.steps import Step as Step
+    from unknot.integrations.torch.steps import steps as steps
+    from unknot.graph.errors import UnknotError as UnknotError
+    from unknot.recovery.errors import ConfigError as ConfigError
+    from unknot.recovery.errors import DeadlockInterrupted as DeadlockInterrupted
+    from unknot.recovery.errors import FencedError as FencedError
+    from unknot.recovery.errors import NameTaken as NameTaken
+    from unknot.recovery.errors import NotAMember as NotAMember
+    from unknot.recovery.errors import RunBusy as RunBusy
+    from unknot.recovery.errors import RunClosed as RunClosed
+    from unknot.recovery.errors import RunFailed as RunFailed
+    from unknot.recovery.errors import StaleGeneration as StaleGeneration
+    from unknot.recovery.errors import StoreUnavailable as StoreUnavailable
+
+_HOMES = {
+    "unknot.integrations.ray.decorators": ("agent", "environment", "judge", "member", "trainer"),
+    "unknot.integrations.ray.run": ("MemberHandle", "Report", "Run", "init"),
+    "unknot.integrations.instrument": ("instrument",),
+    "unknot.integrations.primitives": ("Lock", "Mailbox", "Weights", "external", "progress"),
+    "unknot.integrations.torch.group": ("Group",),
+    "unknot.integrations.torch.steps": ("Step", "steps"),
+    "unknot.graph.errors": ("UnknotError",),
+    "unknot.recovery.errors": (
+        "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
+        "RunClosed", "RunFailed", "StaleGeneration", "StoreUnavailable",
+    ),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'unknot' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
