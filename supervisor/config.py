@@ -1,0 +1,240 @@
+"""The settings of one run: one frozen struct, and where each value came from.
+
+Order: explicit argument, then `SUPERVISOR_*` in the environment, then supervisor.toml or `[tool.supervisor]`
+in the nearest pyproject.toml, then the default. A key that nobody knows is an error in a file or an argument,
+since a misspelt time-out that is silently ignored is found at three in the morning; in the environment it is
+only a warning, since other software (supervisord) may own names of that form. The signing secret comes from
+the environment or a file of its own only, so that it can never be committed together with the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from unknot.recovery.errors import ConfigError
+from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env, read_file
+from unknot.supervisor.config_values import Secret, mask_url, read_seconds, suggestion
+
+Rung = Literal["alert", "interrupt", "break"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+ORIGIN_DEFAULT = "default"
+ORIGIN_ARGUMENT = "argument"
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings. Durations are seconds.
+
+    redis: address of Redis; None starts one for the run. run_dir: where a started Redis and the run's files
+    live. publish_every_s: how often a process looks at its wait table. publish_after_s: waits shorter than
+    this are not told. heartbeat_s, lease_s: how often a member says it lives, and after which silence it
+    counts as dead. answer_limit_s: how long a collection round waits for a publisher before it is
+    `unresponsive`. confirm_hold_s: how long a component is left alone after a remedy. leader_lease_s: when
+    another monitor takes over. slow_after_s, external_after_s: from which age a wait for a running member or
+    an outside party is an incident. on_deadlock: the highest rung of the remedy ladder that may be used.
+    webhook_url, webhook_secret_file, webhook_secret: where alerts go, and what signs them. store_limit_s: how
+    long a call waits for Redis before it fails.
+    """
+
+    redis: str | None = None
+    run_dir: str | None = None
+    publish_every_s: float = 0.05
+    publish_after_s: float = 0.05
+    heartbeat_s: float = 1.0
+    lease_s: float = 5.0
+    answer_limit_s: float = 2.0
+    confirm_hold_s: float = 2.0
+    leader_lease_s: float = 3.0
+    slow_after_s: float = 120.0
+    external_after_s: float = 30.0
+    on_deadlock: Rung = "break"
+    webhook_url: str | None = None
+    webhook_secret: Secret | None = None
+    webhook_secret_file: str | None = None
+    log_level: LogLevel = "info"
+    store_limit_s: float = 10.0
+
+
+class EffectiveConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds, the origin of each key, and warnings to show once on stderr."""
+
+    config: Config
+    origins: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as it may be shown: secrets and passwords are masked."""
+
+    key: str
+    value: str | float | None
+    origin: str
+
+
+KEYS: tuple[str, ...] = Config.__struct_fields__
+_CHOICES = {"on_deadlock": get_args(Rung), "log_level": get_args(LogLevel)}
+
+
+def load_config(
+    explicit: Mapping[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    *,
+    file: Path | None = None,
+) -> EffectiveConfig:
+    """The settings that hold, merged from all sources.
+
+    `explicit`: arguments of the call; None values count as not given. `env`: the environment to read, none
+    when absent. `cwd`: where the search for a file starts; no search when absent. `file`: this file instead
+    of a search. Raises ConfigError for a key or value that cannot be used.
+    """
+    sources, warnings = _sources(explicit or {}, env or {}, cwd, file)
+    values: dict[str, Any] = {}
+    origins = dict.fromkeys(KEYS, ORIGIN_DEFAULT)
+    for source in sources:
+        read = _read_source(source)
+        values.update(read)
+        origins.update({key: _origin(source, key) for key in read})
+        if "webhook_secret_file" in read:
+            values["webhook_secret"] = _secret_in_file(read["webhook_secret_file"])
+            origins["webhook_secret"] = f"{_origin(source, 'webhook_secret_file')} (webhook_secret_file)"
+    config = Config(**values)
+    _check_together(config)
+    return EffectiveConfig(config=config, origins=origins, warnings=warnings)
+
+
+def settings(effective: EffectiveConfig) -> tuple[Setting, ...]:
+    """Every setting with its origin, safe to show."""
+    return tuple(
+        Setting(key=key, value=_shown(getattr(effective.config, key)), origin=effective.origins[key])
+        for key in KEYS
+    )
+
+
+def _sources(
+    explicit: Mapping[str, Any], env: Mapping[str, str], cwd: Path | None, file: Path | None
+) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """Weakest first."""
+    given = {key: value for key, value in explicit.items() if value is not None}
+    argument = Source(where=ORIGIN_ARGUMENT, values=given, names={key: key for key in given}, folder=cwd)
+    environment, warnings = read_env(env, KEYS)
+    if file is not None:
+        found = read_file(file)
+        if found is None:
+            raise ConfigError(
+                what=f"{file} has no [tool.supervisor]", todo="add that table or name another file"
+            )
+    else:
+        found = find_file(cwd) if cwd is not None else None
+    return tuple(source for source in (found, environment, argument) if source is not None), warnings
+
+
+def _origin(source: Source, key: str) -> str:
+    return f"{source.where} {source.names[key]}" if source.where == "environment" else source.where
+
+
+def _read_source(source: Source) -> dict[str, Any]:
+    for key in source.values:
+        if key not in KEYS:
+            raise ConfigError(
+                what=f"unknown setting {key!r} in {_place(source)}{suggestion(str(key), KEYS)}",
+                todo="see `supervisor config` for all settings",
+            )
+    if "webhook_secret" in source.values:
+        _check_secret_place(source)
+    return {key: _read_value(source, key) for key in source.values}
+
+
+def _place(source: Source) -> str:
+    return "the arguments" if source.where == ORIGIN_ARGUMENT else source.where
+
+
+def _check_secret_place(source: Source) -> None:
+    if source.where != "environment":
+        raise ConfigError(
+            what=f"webhook_secret cannot stand in {_place(source)}",
+            todo=f"set {PREFIX}WEBHOOK_SECRET, or webhook_secret_file to a file that holds it",
+        )
+    if "webhook_secret_file" in source.values:
+        raise ConfigError(
+            what=f"both {PREFIX}WEBHOOK_SECRET and {PREFIX}WEBHOOK_SECRET_FILE are set",
+            todo="keep one of the two",
+        )
+
+
+def _read_value(source: Source, key: str) -> Any:
+    value = source.values[key]
+    name = source.names[key]
+    if key.endswith("_s"):
+        return read_seconds(value, name=name)
+    if key == "webhook_secret":
+        return Secret(str(value).strip())
+    if not isinstance(value, str):
+        raise ConfigError(
+            what=f"{name} = {value!r} in {_place(source)} is not a text", todo="write it in quotes"
+        )
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise ConfigError(
+            what=f"{name} = {value!r} is unknown{suggestion(value, _CHOICES[key])}",
+            todo=f"choose one of {', '.join(_CHOICES[key])}",
+        )
+    if key in ("webhook_url", "redis"):
+        _check_url(key, value, name=name)
+    if key == "webhook_secret_file" and source.folder is not None:
+        return str(source.folder / value)
+    return value
+
+
+_SCHEMES = {"webhook_url": ("http", "https"), "redis": ("redis", "rediss", "unix")}
+
+
+def _check_url(key: str, value: str, *, name: str) -> None:
+    try:
+        parts = urlsplit(value)
+        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError as error:
+        raise ConfigError(
+            what=f"{name} is not an address: {error}", todo="write scheme://host:port…"
+        ) from error
+    scheme = parts.scheme
+    if scheme not in _SCHEMES[key]:
+        forms = " or ".join(f"{one}://…" for one in _SCHEMES[key])
+        raise ConfigError(what=f"{name} has the scheme {scheme!r}", todo=f"write {forms}")
+    if scheme != "unix" and not has_host:
+        raise ConfigError(what=f"{name} names no host", todo=f"write {scheme}://host…")
+
+
+def _secret_in_file(path: str) -> Secret:
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            what=f"webhook_secret_file {path} cannot be read ({type(error).__name__})",
+            todo="mend the path or its rights",
+        ) from error
+    if not text:
+        raise ConfigError(
+            what=f"webhook_secret_file {path} is empty", todo="write the secret (whsec_…) into it"
+        )
+    return Secret(text)
+
+
+def _check_together(config: Config) -> None:
+    if config.lease_s <= config.heartbeat_s:
+        raise ConfigError(
+            what=f"lease_s = {config.lease_s:g} is not above heartbeat_s = {config.heartbeat_s:g}",
+            todo="make lease_s at least twice heartbeat_s, or every member counts as dead",
+        )
+
+
+def _shown(value: Any) -> str | float | None:
+    if isinstance(value, Secret):
+        return "***"
+    if isinstance(value, str) and "://" in value:
+        return mask_url(value)
+    shown: str | float | None = value
+    return shown
