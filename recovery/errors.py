@@ -158,3 +158,82 @@ class RunFailed(UnknotError):
     def describe(self) -> str:
         """Who failed first, and how."""
         return f"run {self.run} failed: {self.member} ended first with {self.error}"
+
+
+class WaitTimeout(UnknotError, TimeoutError):
+    """A wait reached the time that its caller gave it."""
+
+    participant: str
+    resource: str
+    timeout_s: float
+
+    def __init__(self, *, participant: str, resource: str, timeout_s: float) -> None:
+        super().__init__(participant=participant, resource=resource, timeout_s=timeout_s)
+
+    def describe(self) -> str:
+        """Who waited for what, and how long."""
+        return f"{self.participant} waited {self.timeout_s:g} s for {self.resource}, as long as it was told to"
+
+
+class LockNotHeld(UnknotError, RuntimeError):
+    """A release by somebody who does not hold the lock."""
+
+    name: str
+    participant: str
+
+    def __init__(self, *, name: str, participant: str) -> None:
+        super().__init__(name=name, participant=participant)
+
+    def describe(self) -> str:
+        """Which lock, and who asked."""
+        return f"{self.participant} does not hold lock {self.name}; release it in the thread that acquired it"
+
+
+class StaleWeights(UnknotError):
+    """Weights older than those already published: from a generation that is over, or a number already passed."""
+
+    name: str
+    n: int
+    generation: int
+    current_n: int
+    current_generation: int
+
+    def __init__(self, *, name: str, n: int, generation: int, current_n: int, current_generation: int) -> None:
+        super().__init__(
+            name=name, n=n, generation=generation, current_n=current_n, current_generation=current_generation
+        )
+
+    def describe(self) -> str:
+        """What was refused, and what stands."""
+        return (
+            f"weights {self.name} n={self.n} of generation {self.generation} are refused: n={self.current_n} of "
+            f"generation {self.current_generation} is published; publish a larger n, from the newest generation"
+        )
+
+
+class LeaseLost(UnknotError):
+    """The holder of a lease (driver, leader) was replaced: what it still writes is refused."""
+
+    what: str
+    holder: str
+
+    def __init__(self, *, what: str, holder: str) -> None:
+        super().__init__(what=what, holder=holder)
+
+    def describe(self) -> str:
+        """Which lease, and who has it now."""
+        return f"{self.what} is now with {self.holder or 'nobody'}; stop acting for it"
+
+
+class StoreCorrupt(UnknotError):
+    """A key of the run holds something else than Unknot wrote there; nothing was changed."""
+
+    key: str
+    why: str
+
+    def __init__(self, *, key: str, why: str) -> None:
+        super().__init__(key=key, why=why)
+
+    def describe(self) -> str:
+        """Which key, and what to do."""
+        return f"key {self.key} of Redis {self.why}; nothing was changed; find out who else writes there, or delete it"

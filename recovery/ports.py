@@ -23,10 +23,13 @@ class Store(Protocol):
         """The run's name."""
 
     def key(self, *parts: str) -> str:
-        """The full key: `unknot:{run}:part:part`."""
+        """The full key: `unknot:{run}:part:part`; without parts the prefix that every script gets as KEYS[1]."""
 
     def script(self, name: str, keys: Sequence[str], args: Sequence[RedisValue]) -> Any:
-        """Run the script `name`.lua atomically; StoreUnavailable once the store's retry limit has passed."""
+        """Run the script `name`.lua atomically; StoreUnavailable once the store's retry limit has passed.
+
+        A script whose answer was lost runs again, so each is written to answer the same the second time.
+        """
 
     def command(self, *args: RedisValue) -> Any:
         """Run one plain command with the same limit."""
@@ -64,11 +67,18 @@ class Recorder(Protocol):
         """A ticket number that is never reused in this process."""
 
     def wait(
-        self, ticket: int, needs: Sequence[Clause], resources: Sequence[Resource] = (), *, interruptible: bool = True
+        self,
+        ticket: int,
+        needs: Sequence[Clause],
+        resources: Sequence[Resource] = (),
+        *,
+        interruptible: bool = True,
+        deadline_s: float | None = None,
     ) -> AbstractContextManager[Ticket]:
         """Announce that the calling thread blocks; leaving the block says that it goes on.
 
-        `resources` declares what the atoms of `needs` name.
+        `resources` declares what the atoms of `needs` name. `deadline_s` seconds from now the waiter goes on by
+        itself; None says that it never will.
         """
 
     def hold(self, resource: Resource, *, units: int = 1) -> None:
