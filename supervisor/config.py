@@ -58,6 +58,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log_level: LogLevel = "info"
     store_limit_s: float = 10.0
 
+    def for_workers(self) -> Config:
+        """The same without what only a monitor needs: where alerts go, and the secret."""
+        return msgspec.structs.replace(self, webhook_url=None, webhook_secret=None, webhook_secret_file=None)
+
 
 class EffectiveConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What holds, the origin of each key, and warnings to show once on stderr."""
@@ -105,6 +109,19 @@ def load_config(
     config = Config(**values)
     _check_together(config)
     return EffectiveConfig(config=config, origins=origins, warnings=warnings)
+
+
+def secret_of(config: Config, env: Mapping[str, str]) -> Secret | None:
+    """The signing secret; where `config` came from another process without it, read again from its source.
+
+    Raises ConfigError for a file that cannot be read.
+    """
+    if config.webhook_secret is not None and config.webhook_secret.reveal():
+        return config.webhook_secret
+    if config.webhook_secret_file is not None:
+        return _secret_in_file(config.webhook_secret_file)
+    text = env.get(f"{PREFIX}WEBHOOK_SECRET", "").strip()
+    return Secret.of(text) if text else None
 
 
 def settings(effective: EffectiveConfig) -> tuple[Setting, ...]:
@@ -172,7 +189,7 @@ def _read_value(source: Source, key: str) -> Any:
     if key.endswith("_s"):
         return read_seconds(value, name=name)
     if key == "webhook_secret":
-        return Secret(str(value).strip())
+        return Secret.of(str(value).strip())
     if not isinstance(value, str):
         raise ConfigError(
             what=f"{name} = {value!r} in {_place(source)} is not a text", todo="write it in quotes"
@@ -220,7 +237,7 @@ def _secret_in_file(path: str) -> Secret:
         raise ConfigError(
             what=f"webhook_secret_file {path} is empty", todo="write the secret (whsec_…) into it"
         )
-    return Secret(text)
+    return Secret.of(text)
 
 
 def _check_together(config: Config) -> None:

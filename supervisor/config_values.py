@@ -18,14 +18,23 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 
 
-class Secret(msgspec.Struct, frozen=True):
-    """A text that is never shown: only `reveal` gives it away."""
+class Secret(msgspec.Struct, frozen=True, dict=True):
+    """A text that is never shown, and that never leaves this process.
 
-    _text: str
+    Only `reveal` gives it away. It is no field of the struct: written as JSON or pickled, as a part of
+    settings that are handed to workers through their environment, it arrives empty.
+    """
+
+    @classmethod
+    def of(cls, text: str) -> Secret:
+        """The secret that holds `text`."""
+        secret = cls()
+        secret.__dict__["_text"] = text
+        return secret
 
     def reveal(self) -> str:
-        """The text itself: for signing, and for nothing else."""
-        return self._text
+        """The text itself: for signing, and for nothing else. Empty in a process that was not given it."""
+        return str(self.__dict__.get("_text", ""))
 
     def __repr__(self) -> str:
         return "Secret(***)"
