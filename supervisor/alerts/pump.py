@@ -94,19 +94,18 @@ class AlertPump:
 
     def pump_once(self) -> bool:
         """Try one alert that is due; False if none is. Raises StoreUnavailable."""
-        if self._sender is None:
+        sender = self._sender
+        if sender is None:
             return False
-        receiver = self._sender.endpoint.fingerprint
-        claim = self._outbox.claim(hold_s=self._claim_s, receiver=receiver)
+        claim = self._outbox.claim(hold_s=self._claim_s, receiver=sender.endpoint.fingerprint)
         if claim is None:
             return False
         if claim.disabled:
-            self._settle(
-                claim, Attempt(), Verdict(then="given up", why="the receiver has switched itself off (410)")
-            )
+            off = Verdict(then="given up", why="the receiver has switched itself off (410)")
+            self._settle(sender, claim, Attempt(), off)
             return True
-        attempt = self._sender.send(claim.entry.alert, at=self._clock())
-        self._settle(claim, attempt, self._decide(claim, attempt))
+        attempt = sender.send(claim.entry.alert, at=self._clock())
+        self._settle(sender, claim, attempt, self._decide(claim, attempt))
         return True
 
     def start(self) -> None:
@@ -116,7 +115,7 @@ class AlertPump:
             self._thread.start()
 
     def stop(self, *, timeout_s: float = 2.0) -> None:
-        """End the thread, waiting for it up to `timeout_s`; what is left in the outbox waits for the next pump."""
+        """End the thread, waiting up to `timeout_s` for it; what is left waits for the next pump."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
