@@ -1,0 +1,30 @@
+-- Registers a member's process: the next incarnation, and the end of every older one.
+--
+-- KEYS[1]  prefix of the run
+-- ARGV     1 member  2 role  3 pid  4 host  5 boot (random, one per process start)  6 lease_s  7 actor_id or ''
+-- Answers  {'ok', incarnation, locks freed, items put back}; the same incarnation again for the same boot token
+--
+-- Writes member:<member>, members; of older incarnations: waits, queues, lock:<name>, held, unacked, mailboxes,
+-- asked, sent, wake keys; one fence record in events (not for the first incarnation, which replaces nobody).
+-- include: common
+-- include: locks
+-- include: mailboxes
+-- include: void
+
+local member, role, pid, host, boot, lease_s, actor_id = unpack(ARGV)
+local hash = key('member', member)
+
+local wrong = void_types(member)
+if wrong then return wrong end
+local known = redis.call('HMGET', hash, 'boot', 'incarnation')
+if known[1] == boot then return {'ok', known[2], 0, 0} end
+
+local incarnation = redis.call('HINCRBY', hash, 'incarnation', 1)
+local now = stamp(clock())
+redis.call('SADD', P .. 'members', member)
+redis.call('HSET', hash, 'role', role, 'state', 'alive', 'pid', pid, 'host', host, 'boot', boot,
+  'registered_at', now, 'beat_at', now, 'lease_s', lease_s, 'actor_id', actor_id)
+redis.call('HDEL', hash, 'error', 'ended_at')
+local locks, items = 0, 0
+if incarnation > 1 then locks, items = void_older(member, incarnation) end
+return {'ok', tostring(incarnation), locks, items}

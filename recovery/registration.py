@@ -1,0 +1,134 @@
+"""A member's registration: its incarnation, its lease, its end."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Literal
+
+import msgspec
+
+from unknot.recovery.answers import Answer, ask, ask_as_member
+from unknot.recovery.errors import ConfigError, LeaseLost
+from unknot.recovery.ports import Store
+
+DEFAULT_LEASE_S = 5.0
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered process. `locks_freed` and `items_put_back` are what older incarnations had to give up."""
+
+    member: str
+    role: str
+    incarnation: int
+    boot: str
+    lease_s: float
+    locks_freed: int = 0
+    items_put_back: int = 0
+
+    @property
+    def source(self) -> str:
+        """`role/name#incarnation`."""
+        return f"{self.member}#{self.incarnation}"
+
+
+class Fenced(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fence did. `incarnation` is the one that now stands; `done` is False when a newer one already stood."""
+
+    member: str
+    incarnation: int
+    done: bool
+    locks_freed: int = 0
+    items_put_back: int = 0
+
+
+def new_boot() -> str:
+    """A token for one process start: registering twice with it is one registration."""
+    return secrets.token_hex(8)
+
+
+def register(
+    store: Store,
+    member: str,
+    *,
+    role: str,
+    pid: int,
+    host: str,
+    boot: str,
+    lease_s: float = DEFAULT_LEASE_S,
+    actor_id: str = "",
+) -> Registration:
+    """Register this process as `member`: the first act of every member, before any user code.
+
+    Every older incarnation is void from this moment: its locks are passed on, its places in queues are gone, its
+    unacknowledged items are back in their mailboxes, and whatever it writes is refused with FencedError.
+
+    Args:
+        store: of the run.
+        member: `role/name`.
+        role: trainer, agent, judge, environment, driver, ...
+        pid: process id, on `host`.
+        host: name of the node.
+        boot: from `new_boot`, one per process start.
+        lease_s: seconds without a heartbeat after which the member counts as dead.
+        actor_id: Ray's id of the actor, '' if there is none.
+
+    Raises:
+        ConfigError: `member` is not `role/name`.
+        StoreUnavailable: Redis did not answer within the store's limit.
+    """
+    _check_member(member)
+    answer = ask(store, "register", member, role, pid, host, boot, lease_s, actor_id)
+    return Registration(
+        member=member,
+        role=role,
+        incarnation=answer.number(0),
+        boot=boot,
+        lease_s=lease_s,
+        locks_freed=answer.number(1),
+        items_put_back=answer.number(2),
+    )
+
+
+def heartbeat(store: Store, registration: Registration) -> str:
+    """Renew the lease; the run's state (`live`, `closing`, `closed`, '' if no driver claimed it). FencedError."""
+    return ask_as_member(store, "heartbeat", registration.member, registration.incarnation).text()
+
+
+def end(
+    store: Store, member: str, incarnation: int, *, state: Literal["done", "dead"] = "done", error: str = ""
+) -> None:
+    """Say that this incarnation's process has ended; saying it twice is nothing.
+
+    What it holds stays held, and shows as held by a dead member, until its next registration or a fence.
+
+    Raises:
+        FencedError: a newer incarnation stands.
+    """
+    ask_as_member(store, "member_end", member, incarnation, state, error)
+
+
+def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token: int | None = None) -> Fenced:
+    """Void `incarnation` of a member that will not be started again, or may live on where nobody reaches it.
+
+    Raises:
+        LeaseLost: `leader_token` was given and is not the leader's any more.
+    """
+    token = "" if leader_token is None else leader_token
+    answer = ask(store, "fence", member, incarnation, token, why)
+    if answer.word == "stale":
+        raise LeaseLost(what="the lead", holder=f"token {answer.text()}")
+    done = answer.word == "ok"
+    return Fenced(
+        member=member,
+        incarnation=answer.number(0),
+        done=done,
+        locks_freed=answer.number(1) if done else 0,
+        items_put_back=answer.number(2) if done else 0,
+    )
+
+
+
+def _check_member(member: str) -> None:
+    role, slash, name = member.partition("/")
+    if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
+        raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")

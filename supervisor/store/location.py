@@ -1,0 +1,108 @@
+"""Where a run's files lie, and which embedded servers are alive there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from unknot.recovery.errors import ConfigError
+
+RUN_NAME_LIMIT = 64
+REDIS_FILE = "redis.json"
+_RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NOT_IN_RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class RedisFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What `redis.json` says of an embedded server. `url` holds its password; times are seconds since the epoch.
+
+    `owner_*` tell the process that started the server and with which it ends.
+    """
+
+    url: str
+    pid: int
+    create_time: float
+    owner_pid: int
+    owner_create_time: float
+
+    def __repr__(self) -> str:
+        return f"<RedisFile pid {self.pid} at {self.url.rpartition('@')[2]}>"
+
+
+class FoundServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A live embedded server: the run's name, its directory, and how to reach it."""
+
+    run: str
+    directory: Path
+    redis: RedisFile
+
+    @property
+    def url(self) -> str:
+        """The URL with its password: for connecting, not for showing."""
+        return self.redis.url
+
+
+def validate_run_name(name: str) -> str:
+    """`name` if it can name a run, else ConfigError with a name that could.
+
+    A run's name is a directory, part of every Redis key, and typed by people: letters, digits, `.`, `_`, `-`, at
+    most 64 of them, and not only dots.
+    """
+    if _RUN_NAME.fullmatch(name) and name.strip("."):
+        return name
+    proposal = _NOT_IN_RUN_NAME.sub("-", name).strip("-.")[:RUN_NAME_LIMIT] or "run"
+    raise ConfigError(
+        what=f"{name!r} cannot name a run: letters, digits, '.', '_' and '-' can, up to {RUN_NAME_LIMIT}",
+        todo=f"use for example {proposal!r}",
+    )
+
+
+def runs_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory of all runs: SUPERVISOR_RUN_DIR, else below XDG_STATE_HOME, else below ~/.local/state."""
+    if chosen := environ.get("SUPERVISOR_RUN_DIR"):
+        return Path(chosen).expanduser()
+    state = environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path("~/.local/state").expanduser()
+    return base / "unknot" / "runs"
+
+
+def run_directory(run: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """The directory of one run; it need not exist. ConfigError when `run` cannot name one."""
+    return runs_directory(environ) / validate_run_name(run)
+
+
+def read_redis_file(directory: Path) -> RedisFile | None:
+    """What `redis.json` of a run directory says, None when there is none or it is not whole."""
+    try:
+        return msgspec.json.decode((directory / REDIS_FILE).read_bytes(), type=RedisFile)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def same_process(pid: int, create_time: float) -> bool:
+    """Whether the process `pid` lives and is the one that was created at `create_time`, not a later one."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - create_time) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def discover(run: str | None = None, environ: Mapping[str, str] = os.environ) -> tuple[FoundServer, ...]:
+    """The live embedded servers of this machine's run directory, of `run` or of all runs, newest first."""
+    base = runs_directory(environ)
+    if run is not None:
+        directories = [base / validate_run_name(run)]
+    else:
+        directories = sorted(base.iterdir()) if base.is_dir() else []
+    found = [
+        FoundServer(run=directory.name, directory=directory, redis=file)
+        for directory in directories
+        if (file := read_redis_file(directory)) and same_process(file.pid, file.create_time)
+    ]
+    return tuple(sorted(found, key=lambda server: server.redis.create_time, reverse=True))
