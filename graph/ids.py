@@ -1,0 +1,74 @@
+"""What an id says: `role/name#incarnation/thread` for participants, `kind:name@ggeneration` for resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+_KINDS = {
+    "lock": "lock",
+    "rwlock": "lock",
+    "mbox": "mailbox",
+    "coll": "group",
+    "sem": "semaphore",
+    "cond": "condition",
+    "ext": "external",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The parts of a participant id. An id without `#` is a member of its own with incarnation 1."""
+
+    member: str
+    role: str
+    incarnation: int
+    source: str
+    thread: str
+
+    @property
+    def is_queue(self) -> bool:
+        """Whether this is the queue of a collective group, not a thread."""
+        return self.thread.startswith("queue:")
+
+
+@lru_cache(maxsize=65536)
+def parse(participant: str) -> Identity:
+    """The parts of a participant id or of a source id (which is the id of its main thread)."""
+    member, mark, tail = participant.partition("#")
+    number, _, thread = tail.partition("/")
+    if not mark or not number.isdigit():
+        return Identity(participant, _role(participant), 1, participant, "")
+    return Identity(member, _role(member), int(number), f"{member}#{number}", thread)
+
+
+def _role(member: str) -> str:
+    role, slash, _ = member.partition("/")
+    return role if slash else ""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name of a rights list may match members that nobody has heard of yet."""
+    return any(mark in name for mark in "*?[")
+
+
+def generation_of(resource: str) -> int:
+    """The generation in a group's resource id, 1 where it names none."""
+    _, mark, number = resource.rpartition("@g")
+    return int(number) if mark and number.isdigit() else 1
+
+
+def shown(resource: str) -> str:
+    """A resource for people: `lock weights`, `mailbox raw`, `group policy`, with its generation if that is above 1."""
+    kind, colon, name = resource.partition(":")
+    if not colon:
+        return resource
+    bare, mark, number = name.rpartition("@g")
+    if mark and number.isdigit():
+        name = bare if int(number) <= 1 else f"{bare} (generation {number})"
+    return f"{_KINDS.get(kind, kind)} {name}"
+
+
+def short(resource: str) -> str:
+    """A resource for the one-line headline: its id, without the first generation."""
+    return resource.removesuffix("@g1")

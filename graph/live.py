@@ -1,0 +1,478 @@
+"""The live wait-for graph: facts of all participants and resources, fed event by event.
+
+Two ways in. `apply` takes events in their true order and refuses what cannot be: a trace is either right or
+rejected. `absorb` takes records of many processes. Each process keeps its own order, between processes
+there is none, so what looks impossible is usually a record that has not come yet: it is counted, never raised.
+
+Which reading of a half-known fact is safe? A lock that B says it holds, while the record in which A releases it has not come,
+is kept with both holders, and a waiter needs both to go on. This can make a false *candidate*, never a false
+*verdict*: the waiter is stuck only through those holders that are stuck themselves, these belong to the set that is asked
+twice, and the graph must have read their records up to their answers, hence also the release. The other reading (any
+one holder suffices) was rejected: it hides a true deadlock until an unrelated process has been read.
+
+The order of a fair queue is known only to its owner. Between processes it cannot be told from the times of the waits,
+so a wait that came by `absorb` has no place in a queue: it waits for holders alone. That can miss, and never accuse.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from unknot.graph import events as ev
+from unknot.graph.check import check
+from unknot.graph.errors import TraceError
+from unknot.graph.ids import Identity, parse
+from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
+from unknot.graph.resources import FIELDS, HELD, ResourceState, first_count
+
+STORE = "store"
+PENDING_LIMIT = 256
+
+
+class Absorbed(enum.Enum):
+    """What became of a record: applied; known already; kept back behind a missing one; of a fenced incarnation."""
+
+    APPLIED = "applied"
+    DUPLICATE = "duplicate"
+    GAP = "gap"
+    STALE = "stale"
+
+
+class LiveGraph:
+    """Facts of one run. Reading attributes is free; change them only through `apply` and `absorb`."""
+
+    def __init__(self) -> None:
+        self.participants: dict[str, Participant] = {}
+        self.resources: dict[str, ResourceState] = {}
+        self.members: dict[str, dict[str, None]] = {}
+        self.by_source: dict[str, dict[str, None]] = {}
+        self.sources: dict[str, SourceState] = {}
+        self.fences: dict[str, int] = {}
+        self.counters: Counter[str] = Counter()
+        self._tolerant = False
+        self._source = ""
+
+    # --- ways in ---
+
+    def apply(self, event: ev.Event) -> None:
+        """Take one event in true order; TraceError if it cannot be, and then nothing has changed."""
+        self._tolerant, self._source = False, ""
+        self._take(event)
+
+    def absorb(self, record: ev.Record) -> Absorbed:
+        """Take one record in the order of arrival; never raises for what another process's record may explain.
+
+        Records of source `store` with number 0 are not numbered and always applied.
+        """
+        own = parse(record.src)
+        if own.incarnation < self.fences.get(own.member, 0):
+            self.counters["stale_records"] += 1
+            return Absorbed.STALE
+        if record.src == STORE and record.n == 0:
+            self._events(record)
+            return Absorbed.APPLIED
+        source = self.sources.setdefault(record.src, SourceState())
+        if record.n <= source.absorbed:
+            self.counters["duplicate_records"] += 1
+            return Absorbed.DUPLICATE
+        if not record.full and (source.lost or record.n > source.absorbed + 1):
+            return self._keep_back(source, record)
+        self._absorb_now(source, record)
+        return Absorbed.APPLIED
+
+    def lose(self, source: str) -> None:
+        """Records of `source` are known to be lost: it is unknown until its next full record."""
+        state = self.sources.setdefault(source, SourceState())
+        state.unknown = True
+        state.lost = True
+        state.pending.clear()
+
+    # --- reading ---
+
+    def absorbed(self, source: str) -> int:
+        """The number of the last record of `source` that was absorbed, 0 for none."""
+        state = self.sources.get(source)
+        return state.absorbed if state is not None else 0
+
+    def is_unknown(self, source: str) -> bool:
+        """Whether a record of `source` is missing."""
+        state = self.sources.get(source)
+        return state is not None and state.unknown
+
+    def ticket(self, participant: str) -> int | None:
+        """The ticket of its current wait, None if it runs, has ended or is not known."""
+        known = self.participants.get(participant)
+        return known.wait.ticket if known is not None and known.wait is not None else None
+
+    def waiting(self) -> list[Participant]:
+        """Everybody who waits."""
+        return [one for one in self.participants.values() if one.wait is not None]
+
+    def validate(self) -> None:
+        """Raise AssertionError unless every index agrees with the facts."""
+        check(self)
+
+    # --- records ---
+
+    def _keep_back(self, source: SourceState, record: ev.Record) -> Absorbed:
+        self.counters["gaps"] += not source.unknown
+        source.unknown = True
+        if len(source.pending) < PENDING_LIMIT and not source.lost:
+            source.pending[record.n] = record
+        return Absorbed.GAP
+
+    def _absorb_now(self, source: SourceState, record: ev.Record) -> None:
+        if record.full:
+            self._void(record.src)
+            source.lost = False
+        self._events(record)
+        source.absorbed = record.n
+        source.pending = {n: kept for n, kept in source.pending.items() if n > record.n}
+        while (following := source.pending.pop(source.absorbed + 1, None)) is not None:
+            if following.full:
+                self._void(record.src)
+            self._events(following)
+            source.absorbed += 1
+        source.unknown = bool(source.pending)
+
+    def _events(self, record: ev.Record) -> None:
+        self._tolerant, self._source = True, record.src
+        for event in record.events:
+            self._take(event)
+
+    def _void(self, source: str) -> None:
+        for pid in list(self.by_source.get(source, ())):
+            one = self.participants[pid]
+            self._drop(one)
+            if one.how is None:
+                self._remove(one)
+
+    def _drop(self, one: Participant) -> None:
+        self._end_wait(one)
+        for r in {*one.holds, *one.issued}:
+            self.resources[r].forget(one.id)
+        one.holds.clear()
+        one.issued.clear()
+
+    def _remove(self, one: Participant) -> None:
+        del self.participants[one.id]
+        for index, key in ((self.members, one.member), (self.by_source, one.source)):
+            del index[key][one.id]
+            if not index[key]:
+                del index[key]
+
+    # --- events ---
+
+    def _take(self, event: ev.Event) -> None:
+        _HANDLERS[type(event)](self, event)
+
+    def _refuse(self, what: str, expected: str) -> None:
+        if not self._tolerant:
+            raise TraceError(what=what, expected=expected)
+        self.counters["tolerated"] += 1
+
+    def _who(self, event: Any) -> Participant | None:
+        """The participant of an event, begun now if it is new; None after a refusal."""
+        if not event.p:
+            self._refuse(f"{event.__struct_config__.tag} without a participant", "the key p")
+            return None
+        known = self.participants.get(event.p)
+        return known if known is not None else self._begin(event.p, event.t, parse(event.p))
+
+    def _begin(self, pid: str, at: float, identity: Identity) -> Participant | None:
+        if identity.incarnation < self.fences.get(identity.member, 0):
+            self._refuse(f"{pid} acts after its fence", f"incarnation {self.fences[identity.member]} or newer")
+            return None
+        one = new_participant(pid, at, identity)
+        self.participants[pid] = one
+        self.members.setdefault(one.member, {})[pid] = None
+        self.by_source.setdefault(one.source, {})[pid] = None
+        return one
+
+    def _alive(self, event: Any) -> Participant | None:
+        if self._gone(event):
+            return None
+        return self._who(event)
+
+    def _gone(self, event: Any) -> bool:
+        known = self.participants.get(event.p)
+        if known is not None and known.how is not None:
+            self._refuse(f"{event.p} acts after its end", "no more events of it but release")
+            return True
+        return False
+
+    def _at(self, event: Any) -> ResourceState | None:
+        state = self.resources.get(event.r)
+        if state is None or state.declared is None:
+            self._refuse(f"unknown resource {event.r}", "a resource event that declares it before its first use")
+            state = self.resources.setdefault(event.r, ResourceState(event.r))
+        return state
+
+    def _typed(self, event: Any, types: Iterable[str]) -> ResourceState | None:
+        state = self._at(event)
+        if state is not None and state.type and state.type not in types:
+            self._refuse(f"{event.__struct_config__.tag} on {event.r}, a {state.type}", f"one of {sorted(types)}")
+            return None
+        return state
+
+    def _resource(self, event: ev.Resource) -> None:
+        state = self.resources.setdefault(event.r, ResourceState(event.r))
+        known = state.declared
+        if known is None:
+            state.count += first_count(event)
+            state.is_set = state.is_set or (event.type == "event" and bool(event.initial))
+        elif known.type != event.type:
+            self._refuse(f"{event.r} declared again as {event.type}", f"its type {known.type}")
+            return
+        elif event.count is not None and self._may_count(known, event):
+            state.count = event.count
+        state.declared = event
+        if self._source == STORE and event.count is not None:
+            state.count, state.store_counted = event.count, True
+
+    def _may_count(self, known: ev.Resource, event: ev.Resource) -> bool:
+        return not self._tolerant and event.count != known.count
+
+    def _start(self, event: ev.Start) -> None:
+        if self._gone(event):
+            return
+        own = parse(event.p)
+        member = event.member or own.member
+        number = event.incarnation if event.incarnation is not None else own.incarnation
+        told = event.member is not None or event.incarnation is not None
+        source = f"{member}#{number}" if told and "#" in event.p else own.source
+        identity = Identity(member, event.role or own.role or parse(member).role, number, source, own.thread)
+        known = self.participants.get(event.p)
+        if known is None:
+            self._begin(event.p, event.t, identity)
+
+    def _end(self, event: ev.End) -> None:
+        if (one := self._alive(event)) is not None:
+            self._end_wait(one)
+            one.how, one.ended_at = event.how, event.t
+
+    def _hold(self, event: ev.Hold) -> None:
+        if event.units <= 0:
+            return self._refuse(f"hold of {event.units} units", "a positive number")
+        state = self._typed(event, HELD)
+        one = self._who(event)
+        if state is None or one is None:
+            return None
+        modes = state.holders.setdefault(one.id, {})
+        modes[event.mode] = modes.get(event.mode, 0) + event.units
+        one.holds[event.r] = one.holds.get(event.r, 0) + event.units
+        return None
+
+    def _release(self, event: ev.Release) -> None:
+        state = self._at(event)
+        one = self.participants.get(event.p)
+        if state is None or one is None or event.units <= 0 or one.holds.get(event.r, 0) < event.units:
+            has = one.holds.get(event.r, 0) if one is not None else 0
+            return self._refuse(f"{event.p} releases {event.units} of {event.r}", f"at most the {has} it holds")
+        _take_units(state.holders[one.id], event.units)
+        one.holds[event.r] -= event.units
+        if not one.holds[event.r]:
+            del one.holds[event.r], state.holders[one.id]
+        return None
+
+    def _wait(self, event: ev.Wait) -> None:
+        problem = self._unfit(event)
+        if problem is not None:
+            return self._refuse(*problem)
+        one = self._alive(event)
+        if one is None:
+            return None
+        if one.wait is not None:
+            self.counters["replaced_waits"] += one.wait.ticket != event.ticket
+            self._end_wait(one)
+        one.wait = CurrentWait(
+            ticket=event.ticket, needs=event.needs, t=event.t, site=event.site, deadline=event.deadline,
+            limit=event.limit, label=event.label, interruptible=event.interruptible, bypass=event.bypass,
+            placed=not self._tolerant,
+        )  # fmt: skip
+        for r in one.wait.resources():
+            self._join(one, self.resources.setdefault(r, ResourceState(r)))
+        return None
+
+    def _unfit(self, event: ev.Wait) -> tuple[str, str] | None:
+        if not self._tolerant and (now := self.ticket(event.p)) is not None:
+            return f"{event.p} waits again", f"a wake for its ticket {now} first"
+        for clause in event.needs:
+            if not 0 <= clause.k <= len(clause.of):
+                return f"{clause.k} of {len(clause.of)} atoms", "k between 0 and the number of atoms"
+            for atom in clause.of:
+                if (problem := self._unfit_atom(atom)) is not None:
+                    return problem
+        return None
+
+    def _unfit_atom(self, atom: ev.Atom) -> tuple[str, str] | None:
+        if sum(part is not None for part in (atom.r, atom.p, atom.external)) != 1:
+            return f"atom {atom}", "exactly one of r, p, external"
+        if atom.units <= 0:
+            return f"{atom.units} units", "a positive number"
+        known = self.resources.get(atom.r) if atom.r is not None else None
+        if atom.r is not None and not self._tolerant and (known is None or known.declared is None):
+            return f"unknown resource {atom.r}", "a resource event that declares it before its first use"
+        if known is not None and known.type == "mailbox" and atom.op is None:
+            return f"wait for mailbox {atom.r} without op", "recv or send"
+        return None
+
+    def _join(self, one: Participant, state: ResourceState) -> None:
+        wait = one.wait
+        assert wait is not None
+        state.waiters[one.id] = None
+        if wait.t <= state.signalled_until and self._tolerant:
+            wait.passed.add(state.id)
+        if wait.placed and state.type in HELD:
+            state.queue.insert(self._place(one, state), one.id)
+
+    def _place(self, one: Participant, state: ResourceState) -> int:
+        """Where a request goes in the queue: a holder's goes ahead of the first waiter that it blocks already."""
+        own = state.holders.get(one.id)
+        assert one.wait is not None
+        if own and one.wait.bypass and state.declared is not None and state.declared.policy == "fifo":
+            for place, ahead in enumerate(state.queue):
+                if any(state.excludes(asked, held) for asked in self.asked_modes(ahead, state.id) for held in own):
+                    return place
+        return len(state.queue)
+
+    def asked_modes(self, participant: str, r: str) -> tuple[str, ...]:
+        """The modes in which a waiting participant asks for resource `r`; every unit request excludes the others."""
+        wait = self.participants[participant].wait
+        if wait is None:
+            return ()
+        return tuple(atom.mode for clause in wait.needs for atom in clause.of if atom.r == r)
+
+    def _end_wait(self, one: Participant) -> None:
+        if one.wait is None:
+            return
+        for r in one.wait.resources():
+            state = self.resources[r]
+            state.waiters.pop(one.id, None)
+            if one.wait.placed and one.id in state.queue:
+                state.queue.remove(one.id)
+        one.wait = None
+
+    def _wake(self, event: ev.Wake) -> None:
+        one = self.participants.get(event.p)
+        if one is None or one.wait is None or one.wait.ticket != event.ticket:
+            return self._refuse(f"{event.p} wakes from ticket {event.ticket}", f"its ticket {self.ticket(event.p)}")
+        self._end_wait(one)
+        return None
+
+    # --- things that are counted, set, signalled, issued ---
+
+    def _send(self, event: ev.Send) -> None:
+        self._move(event, event.n)
+
+    def _recv(self, event: ev.Recv) -> None:
+        self._move(event, -event.n)
+
+    def _move(self, event: ev.Send | ev.Recv, change: int) -> None:
+        if event.n <= 0:
+            return self._refuse(f"{event.n} messages", "a positive number")
+        state = self._typed(event, ("mailbox",))
+        if state is None:
+            return None
+        if state.store_counted and self._source != STORE:
+            self.counters["counted_by_store"] += 1
+            return None
+        if state.count + change < 0:
+            self._refuse(f"{event.n} messages taken from {event.r}", f"at most the {state.count} in it")
+        if event.p and self._who(event) is None:
+            return None
+        state.count += change
+        return None
+
+    def _close(self, event: ev.Close) -> None:
+        if (state := self._typed(event, ("mailbox",))) is not None:
+            state.closed = True
+
+    def _set(self, event: ev.Set) -> None:
+        if (state := self._typed(event, ("event", "condition", "external"))) is not None:
+            state.is_set = state.type != "condition"
+            self._pass(state, len(state.waiters), event.t)
+
+    def _clear(self, event: ev.Clear) -> None:
+        if (state := self._typed(event, ("event", "external"))) is not None:
+            state.is_set = False
+
+    def _signal(self, event: ev.Signal) -> None:
+        if isinstance(event.n, int) and event.n <= 0:
+            return self._refuse(f"signal of {event.n}", "a positive number or all")
+        state = self._typed(event, ("condition",))
+        if state is not None:
+            every = event.n == "all" or self._tolerant
+            self._pass(state, len(state.waiters) if every else int(event.n), event.t)
+        return None
+
+    def _pass(self, state: ResourceState, n: int, at: float) -> None:
+        """Let the `n` longest waiting go, for good: what the resource does later does not call them back."""
+        state.signalled_until = max(state.signalled_until, at)
+        for pid in state.waiters:
+            wait = self.participants[pid].wait
+            if n > 0 and wait is not None and state.id not in wait.passed:
+                wait.passed.add(state.id)
+                n -= 1
+
+    def _add(self, event: ev.Add) -> None:
+        state = self._typed(event, ("latch",))
+        if state is None:
+            return
+        if state.count + event.n < 0:
+            self._refuse(f"{event.r} counts {state.count + event.n}", "zero or more")
+        state.count += event.n
+        if state.count == 0:
+            self._pass(state, len(state.waiters), event.t)
+
+    def _arrive(self, event: ev.Arrive) -> None:
+        if event.seq < 0:
+            return self._refuse(f"operation number {event.seq}", "zero or more")
+        state = self._typed(event, ("collective",))
+        one = self._who(event)
+        if state is None or one is None:
+            return None
+        match = state.declared.match if state.declared is not None and state.declared.match else FIELDS
+        one.issued.add(state.id)
+        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in match))
+        return None
+
+    def _progress(self, event: ev.Progress) -> None:
+        if (one := self._who(event)) is not None:
+            one.last_progress = event.t
+
+    def _fence(self, event: ev.Fence) -> None:
+        self.fences[event.member] = max(event.incarnation, self.fences.get(event.member, 0))
+        for pid in list(self.members.get(event.member, ())):
+            one = self.participants[pid]
+            if one.incarnation < event.incarnation and one.how != "fence":
+                self._end_wait(one)
+                for r in list(one.holds):
+                    self.resources[r].holders.pop(pid, None)
+                one.holds.clear()
+                one.how, one.ended_at = "fence", event.t
+
+    def _beat(self, event: ev.Beat) -> None:
+        """An answer to a collection round says nothing new about the graph."""
+
+
+def _take_units(modes: dict[str, int], units: int) -> None:
+    for mode in list(modes):
+        taken = min(units, modes[mode])
+        modes[mode] -= taken
+        units -= taken
+        if not modes[mode]:
+            del modes[mode]
+
+
+_HANDLERS: dict[type, Callable[[LiveGraph, Any], None]] = {
+    ev.Resource: LiveGraph._resource, ev.Start: LiveGraph._start, ev.End: LiveGraph._end,
+    ev.Hold: LiveGraph._hold, ev.Release: LiveGraph._release, ev.Wait: LiveGraph._wait,
+    ev.Wake: LiveGraph._wake, ev.Send: LiveGraph._send, ev.Recv: LiveGraph._recv,
+    ev.Close: LiveGraph._close, ev.Set: LiveGraph._set, ev.Clear: LiveGraph._clear,
+    ev.Signal: LiveGraph._signal, ev.Add: LiveGraph._add, ev.Arrive: LiveGraph._arrive,
+    ev.Progress: LiveGraph._progress, ev.Fence: LiveGraph._fence, ev.Beat: LiveGraph._beat,
+}  # fmt: skip

@@ -1,0 +1,258 @@
+"""What a wait needs, worked out from the facts: conditions over those who could help.
+
+An atom becomes a condition: an AND of groups. A group is met once helpers of enough weight can go on: one supplier of
+a mailbox (weights 1, need 1), all holders of a lock (need n), units that a semaphore lacks (weights = units held). A
+condition without groups is met now. `gone` helpers have no weight: they will never help, but they are the explanation.
+Conditions that many waits share (a collective, a mailbox) are one object, so work stays linear in what is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from unknot.graph.events import Atom
+from unknot.graph.resources import UNITS, ResourceState
+from unknot.graph.rights import Rights, Suppliers
+
+if TYPE_CHECKING:
+    from unknot.graph.live import LiveGraph
+    from unknot.graph.participants import Participant
+
+Via = Literal["hold", "queue", "owe", "peer", "external"]
+Never = Literal["mismatch", "too many"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Met once helpers that can go on weigh `need`, or if `open` and unknown helpers count."""
+
+    need: int
+    weights: Mapping[str, int]
+    via: Via
+    open: bool = False
+    gone: tuple[str, ...] = ()
+    never: Never | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """All groups must be met. `what` is the resource id, the participant or the label that is waited for."""
+
+    what: str
+    groups: tuple[Group, ...]
+    seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One clause: `k` of the conditions."""
+
+    k: int
+    of: tuple[Condition, ...]
+
+
+@dataclass(slots=True)
+class Compiler:
+    """Turns the waits of one state of a graph into conditions."""
+
+    graph: LiveGraph
+    rights: Rights = field(init=False)
+    _shared: dict[tuple[str, str, int], Condition] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.rights = Rights(self.graph)
+
+    def needs(self, one: Participant) -> tuple[Need, ...]:
+        """The clauses of the current wait of `one`, empty if it does not wait."""
+        if one.wait is None:
+            return ()
+        return tuple(Need(c.k, tuple(self._condition(one, atom) for atom in c.of)) for c in one.wait.needs)
+
+    def _condition(self, one: Participant, atom: Atom) -> Condition:
+        if atom.external is not None:
+            return Condition(atom.external, (Group(1, {}, "external", open=not atom.closed),))
+        if atom.p is not None:
+            return Condition(atom.p, self._peer(atom.p))
+        assert atom.r is not None
+        state = self.graph.resources[atom.r]
+        if state.declared is None:
+            return Condition(atom.r, (Group(1, {}, "owe", open=True),))
+        assert one.wait is not None
+        if atom.r in one.wait.passed:
+            return Condition(atom.r, ())
+        return _TYPES[state.declared.type](self, one, state, atom)
+
+    def _peer(self, pid: str) -> tuple[Group, ...]:
+        known = self.graph.participants.get(pid)
+        if known is None:
+            return (_one_of(self.rights.stranger(pid), via="peer"),)
+        if known.how == "exit":
+            return ()
+        if known.how == "crash":
+            return (Group(1, {}, "peer", gone=(pid,)),)
+        # A call to a fenced incarnation may be answered by the next one, or fail: it is not known to hang.
+        return (Group(1, {} if known.how else {pid: 1}, "peer", open=known.how is not None),)
+
+    def _lock(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
+        own = state.declared
+        assert own is not None
+        blockers = [
+            pid for pid, modes in state.holders.items()
+            if not (pid == one.id and own.reentrant) and any(state.excludes(atom.mode, held) for held in modes)
+        ]  # fmt: skip
+        if own.reentrant and one.id in state.holders and not blockers:
+            return Condition(state.id, ())
+        groups = [self._held({pid: 1 for pid in blockers}, len(blockers), own.setters)] if blockers else []
+        return Condition(state.id, (*groups, *self._behind(one, state, atom.mode)))
+
+    def _units(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
+        own, capacity = state.declared, state.capacity()
+        assert own is not None
+        if capacity is None:
+            return Condition(state.id, (Group(1, {}, "hold", open=True),))
+        if atom.units > capacity and own.setters is None:
+            return Condition(state.id, (Group(atom.units, {}, "hold", never="too many"),))
+        lacking = atom.units - (capacity - state.held())
+        weights = {pid: sum(modes.values()) for pid, modes in state.holders.items()}
+        groups = [self._held(weights, lacking, own.setters)] if lacking > 0 else []
+        return Condition(state.id, (*groups, *self._behind(one, state, None)))
+
+    def _held(self, weights: dict[str, int], need: int, setters: tuple[str, ...] | None) -> Group:
+        """Those who hold, and those who may free it without holding: each of them alone suffices."""
+        gone = tuple(pid for pid in weights if self.graph.participants[pid].how is not None)
+        alive = {pid: weight for pid, weight in weights.items() if pid not in gone}
+        others = self.rights.suppliers(setters) if setters else _NOBODY
+        return Group(need, {**alive, **dict.fromkeys(others.alive, need)}, "hold", open=others.open, gone=gone)
+
+    def _behind(self, one: Participant, state: ResourceState, mode: str | None) -> list[Group]:
+        """The waiters ahead in the queue that must be served first; `mode` None: a request for units."""
+        own, wait = state.declared, one.wait
+        assert own is not None
+        assert wait is not None
+        if own.policy == "any" or one.id not in state.queue:
+            return []
+        ahead: list[str] = []
+        if own.policy == "writer-pref":
+            if mode is not None and not state.exclusive(mode):
+                ahead = [pid for pid in state.queue if pid != one.id and self._excludes(state, pid, mode)]
+        else:
+            ahead = self._ahead(state, state.queue.index(one.id), mode)
+        return [Group(len(ahead), dict.fromkeys(ahead, 1), "queue")] if ahead else []
+
+    def _ahead(self, state: ResourceState, place: int, mode: str | None) -> list[str]:
+        """Back to the first waiter that is itself behind everybody else: the rest follows from it."""
+        found = []
+        for pid in reversed(state.queue[:place]):
+            if mode is None or self._excludes(state, pid, mode):
+                found.append(pid)
+                if self._stands_for_all(state, pid):
+                    break
+        return found
+
+    def _excludes(self, state: ResourceState, pid: str, mode: str) -> bool:
+        return any(state.excludes(mode, asked) for asked in self.graph.asked_modes(pid, state.id))
+
+    def _stands_for_all(self, state: ResourceState, pid: str) -> bool:
+        wait = self.graph.participants[pid].wait
+        assert wait is not None
+        if wait.deadline is not None or len(wait.needs) != 1 or len(wait.needs[0].of) != 1 or wait.needs[0].k != 1:
+            return False
+        mode = wait.needs[0].of[0].mode
+        return state.type != "rwlock" or (state.declared is not None and not state.declared.conflicts and state.exclusive(mode))
+
+    def _mailbox(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
+        own, op = state.declared, atom.op or "recv"
+        assert own is not None
+        if state.closed or self._mailbox_ready(one, state, op):
+            return Condition(state.id, ())
+        return self._sharing(state, op, 0, lambda: (self._owed(own.senders if op == "recv" else own.receivers, own.closers),))
+
+    def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
+        assert state.declared is not None
+        capacity = state.declared.capacity
+        if op == "recv" and state.count > 0:
+            return True
+        if op == "send" and (capacity is None or state.count < capacity):
+            return True
+        return capacity == 0 and any(pid != one.id and self._meets(pid, state.id, op) for pid in state.waiters)
+
+    def _meets(self, pid: str, r: str, op: str) -> bool:
+        wait = self.graph.participants[pid].wait
+        return wait is not None and any(a.r == r and a.op not in (None, op) for c in wait.needs for a in c.of)
+
+    def _owed(self, names: tuple[str, ...] | None, others: tuple[str, ...] | None = None) -> Group:
+        """One of those who have the right; an absent list means anybody."""
+        if names is None:
+            return Group(1, {}, "owe", open=True)
+        return _one_of(self.rights.suppliers((*names, *(others or ()))), via="owe")
+
+    def _event(self, _: Participant, state: ResourceState, __: Atom) -> Condition:
+        own = state.declared
+        assert own is not None
+        done = state.is_set or (own.type == "latch" and state.count <= 0)
+        return self._sharing(state, "set", int(done), lambda: () if done else (self._owed(own.setters, own.closers),))
+
+    def _collective(self, _: Participant, state: ResourceState, atom: Atom) -> Condition:
+        own = state.declared
+        assert own is not None
+        if own.members is None or atom.seq is None:
+            return Condition(state.id, (Group(1, {}, "owe", open=True),), atom.seq)
+        return self._sharing(state, "seq", atom.seq, lambda: self._absent(state, own.members or (), atom.seq or 0))
+
+    def _absent(self, state: ResourceState, members: tuple[str, ...], seq: int) -> tuple[Group, ...]:
+        if state.mismatched(seq):
+            return (Group(1, dict.fromkeys((), 1), "owe", never="mismatch"),)
+        groups = []
+        for name in members:
+            issuing = self.issuing(state, name)
+            if any(state.arrivals[pid] >= seq for pid in issuing):
+                continue
+            alive = {pid: 1 for pid in issuing if self.graph.participants[pid].how is None}
+            if alive:
+                groups.append(Group(1, alive, "owe"))
+            elif issuing:
+                groups.append(Group(1, {}, "owe", gone=tuple(issuing)))
+            else:
+                groups.append(self._never_issued(name))
+        return tuple(groups)
+
+    def issuing(self, state: ResourceState, name: str) -> list[str]:
+        """The participants that have issued on the group in the name of the member `name`, newest incarnation only."""
+        if name in state.arrivals:
+            return [name]
+        if name in self.graph.participants:
+            return []
+        mine = [self.graph.participants[pid] for pid in state.arrivals]
+        mine = [one for one in mine if name in (one.member, one.source)]
+        newest = max((one.incarnation for one in mine), default=0)
+        return [one.id for one in mine if one.incarnation == newest]
+
+    def _never_issued(self, name: str) -> Group:
+        known = self.graph.participants.get(name)
+        if known is None:
+            return _one_of(self.rights.suppliers((name,)), via="owe")
+        return Group(1, {name: 1} if known.how is None else {}, "owe", gone=(name,) if known.how else ())
+
+    def _sharing(
+        self, state: ResourceState, part: str, number: int, make: Callable[[], tuple[Group, ...]]
+    ) -> Condition:
+        key = (state.id, part, number)
+        if key not in self._shared:
+            self._shared[key] = Condition(state.id, make(), number if part == "seq" else None)
+        return self._shared[key]
+
+
+_NOBODY = Suppliers(frozenset(), frozenset())
+
+
+def _one_of(found: Suppliers, *, via: Via) -> Group:
+    return Group(1, dict.fromkeys(sorted(found.alive), 1), via, open=found.open, gone=tuple(sorted(found.gone)))
+
+
+_TYPES: dict[str, Callable[[Compiler, Participant, ResourceState, Atom], Condition]] = {
+    "lock": Compiler._lock, "rwlock": Compiler._lock, **dict.fromkeys(sorted(UNITS), Compiler._units),
+    "mailbox": Compiler._mailbox, "event": Compiler._event, "condition": Compiler._event,
+    "latch": Compiler._event, "external": Compiler._event, "collective": Compiler._collective,
+}  # fmt: skip

@@ -1,0 +1,104 @@
+"""What the live graph knows of one resource: who holds it, who waits for it in which order, what it counts.
+
+A resource is never an edge between two participants: who helps whom is worked out anew at each evaluation from these
+facts. A lock that changes hands is then one changed entry, however many wait for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from unknot.graph.events import Resource
+
+HELD = frozenset({"lock", "rwlock", "semaphore", "slots", "reservation"})
+UNITS = frozenset({"semaphore", "slots", "reservation"})
+FIELDS = ("op", "shape", "dtype", "root")
+_EXCLUSIVE = frozenset({"x", "w", "write", "exclusive", "writer"})
+
+Signature = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class ResourceState:
+    """Facts about one resource. `declared` is None for one that was named before it was declared.
+
+    holders: participant -> mode -> units. waiters: who waits, in the order of asking. queue: those of them whose
+    place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
+    """
+
+    id: str
+    declared: Resource | None = None
+    holders: dict[str, dict[str, int]] = field(default_factory=dict)
+    waiters: dict[str, None] = field(default_factory=dict)
+    queue: list[str] = field(default_factory=list)
+    count: int = 0
+    is_set: bool = False
+    closed: bool = False
+    store_counted: bool = False
+    signalled_until: float = float("-inf")
+    arrivals: dict[str, int] = field(default_factory=dict)
+    signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        """The declared type, empty if undeclared."""
+        return self.declared.type if self.declared is not None else ""
+
+    def capacity(self) -> int | None:
+        """How many units there are, None if nobody has said it."""
+        own = self.declared
+        if own is None:
+            return None
+        return next((n for n in (own.capacity, own.units, own.initial, own.count) if n is not None), None)
+
+    def excludes(self, mode: str, other: str) -> bool:
+        """Whether a request in `mode` cannot be served beside a hold in mode `other`."""
+        own = self.declared
+        if own is None or own.type == "lock":
+            return True
+        if own.conflicts is not None:
+            return other in own.conflicts.get(mode, ()) or mode in own.conflicts.get(other, ())
+        return mode in _EXCLUSIVE or other in _EXCLUSIVE
+
+    def exclusive(self, mode: str) -> bool:
+        """Whether `mode` is a writer's: it excludes itself."""
+        return self.excludes(mode, mode)
+
+    def held(self) -> int:
+        """Units held by anybody."""
+        return sum(sum(modes.values()) for modes in self.holders.values())
+
+    def mismatched(self, seq: int) -> bool:
+        """Whether two participants issued different operations as number `seq`."""
+        return len(set(self.signatures.get(seq, {}).values())) > 1
+
+    def forget(self, participant: str) -> None:
+        """Void whatever `participant` holds and has issued here."""
+        self.holders.pop(participant, None)
+        self.arrivals.pop(participant, None)
+        for seq in list(self.signatures):
+            self.signatures[seq].pop(participant, None)
+            if not self.signatures[seq]:
+                del self.signatures[seq]
+
+    def arrive(self, participant: str, seq: int, signature: Signature) -> None:
+        """Note that `participant` has issued everything up to `seq`, and what number `seq` was."""
+        self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
+        self.signatures.setdefault(seq, {})[participant] = signature
+        if len(self.signatures) > KEPT_SIGNATURES:
+            self._prune()
+
+    def _prune(self) -> None:
+        oldest = min(self.arrivals.values())
+        for seq in sorted(self.signatures)[: -KEPT_SIGNATURES // 2]:
+            if seq < oldest and not self.mismatched(seq):
+                del self.signatures[seq]
+
+
+KEPT_SIGNATURES = 256
+
+
+def first_count(resource: Resource) -> int:
+    """What a newly declared resource counts: messages of a mailbox, the number of a latch."""
+    return next((n for n in (resource.count, resource.initial) if n is not None), 0)
