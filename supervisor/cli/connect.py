@@ -1,0 +1,110 @@
+"""Finds the run that is meant: by address and name, or the one that lives on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from unknot.recovery.errors import ConfigError, StoreUnavailable
+from unknot.supervisor.config import EffectiveConfig, load_config
+from unknot.supervisor.store.location import FoundServer, discover
+from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
+
+RUN_ENV = "SUPERVISOR_RUN"
+_NAMES_SHOWN = 8
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Which run: the address of its Redis (for connecting, never for showing) and its name."""
+
+    url: str
+    run: str
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for. `limit_s`: seconds before Redis counts as not reachable."""
+
+    redis: str | None = None
+    run: str | None = None
+    config_file: Path | None = None
+    limit_s: float = 5.0
+
+
+def effective(wanted: Wanted, env: Mapping[str, str] = os.environ) -> EffectiveConfig:
+    """The settings of this command. Raises ConfigError."""
+    return load_config({"redis": wanted.redis}, env, Path.cwd(), file=wanted.config_file)
+
+
+def target_of(wanted: Wanted, config: EffectiveConfig, env: Mapping[str, str] = os.environ) -> Target:
+    """The run that is meant.
+
+    Raises ConfigError if none or more than one could be, StoreUnavailable if no Redis is known or reached.
+    """
+    run = wanted.run or env.get(RUN_ENV) or None
+    url = config.config.redis
+    if url is not None:
+        return Target(url=url, run=run or _only(live_runs(url, limit_s=wanted.limit_s)))
+    servers = discover(run, env)
+    if not servers:
+        raise _nothing_found(run, env)
+    chosen = run or _only([server.run for server in servers])
+    return _of_server(next(server for server in servers if server.run == chosen))
+
+
+def _of_server(server: FoundServer) -> Target:
+    return Target(url=server.url, run=server.run)
+
+
+def _nothing_found(run: str | None, env: Mapping[str, str]) -> StoreUnavailable:
+    others = sorted({server.run for server in discover(None, env)})
+    if run is None:
+        why = "no --redis was given and no run lives on this machine"
+    else:
+        named = f"; here live {_listed(others)}" if others else ""
+        why = f"no --redis was given and no run {run!r} lives on this machine{named}"
+    todo = "start the run, or give --redis URL (or SUPERVISOR_REDIS)"
+    return StoreUnavailable(where="(no address)", why=why, todo=todo)
+
+
+def _only(runs: Sequence[str]) -> str:
+    if len(runs) == 1:
+        return runs[0]
+    if not runs:
+        raise ConfigError(what="this Redis holds no live run", todo="give --run NAME, or start the run")
+    raise ConfigError(what=f"more than one run is live: {_listed(runs)}", todo="give --run NAME")
+
+
+def _listed(runs: Sequence[str]) -> str:
+    shown = ", ".join(sorted(runs)[:_NAMES_SHOWN])
+    left = len(runs) - _NAMES_SHOWN
+    return f"{shown} and {left} more" if left > 0 else shown
+
+
+def connect(target: Target, *, limit_s: float) -> RedisStore:
+    """A store for the run. Raises StoreUnavailable."""
+    limits = StoreLimits(connect_s=limit_s, answer_s=limit_s, retry_s=limit_s)
+    return RedisStore.connect(target.url, target.run, limits=limits)
+
+
+def live_runs(url: str, *, limit_s: float) -> list[str]:
+    """The names of the runs in this Redis that have not ended. Raises StoreUnavailable."""
+    with connect(Target(url=url, run="any"), limit_s=limit_s) as store:
+        found: set[str] = set()
+        cursor = b"0"
+        while True:
+            cursor, keys = store.command("SCAN", cursor, "MATCH", "unknot:{*}:run", "COUNT", 1000)
+            found.update(key.decode() for key in keys)
+            if int(cursor) == 0:
+                break
+        names = {key: key.removeprefix("unknot:{").removesuffix("}:run") for key in found}
+        return sorted(name for key, name in names.items() if store.command("HGET", key, "state") != b"closed")
+
+
+def no_such_run(target: Target, *, limit_s: float) -> ConfigError:
+    """The error for a run that this Redis does not know, with those that it knows."""
+    others = live_runs(target.url, limit_s=limit_s)
+    known = f"; live there: {_listed(others)}" if others else ""
+    return ConfigError(what=f"this Redis knows no run {target.run!r}{known}", todo="give --run NAME")

@@ -1,0 +1,56 @@
+"""The entry point, and the one place where errors become a line and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from unknot.graph.errors import UnknotError
+from unknot.recovery.errors import ConfigError, RunBusy, StoreUnavailable
+from unknot.supervisor.cli import exit_codes
+from unknot.supervisor.cli.output import VERBOSE, note
+
+_CODES: dict[type[UnknotError], int] = {
+    ConfigError: exit_codes.USAGE,
+    StoreUnavailable: exit_codes.UNREACHABLE,
+    RunBusy: exit_codes.FAILED,
+}
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        try:
+            from unknot.supervisor.cli.app import app
+        except ImportError as error:
+            if error.name != "typer":
+                raise
+            raise ConfigError(what="the command needs typer", todo="pip install 'unknot[cli]'") from error
+        app(prog_name="supervisor")
+    except UnknotError as error:
+        sys.exit(_report(error))
+    except KeyboardInterrupt:
+        sys.exit(exit_codes.INTERRUPTED)
+    except Exception as error:  # noqa: BLE001  (the last frame of the command: told in full with -v)
+        sys.exit(_report_surprise(error))
+
+
+def _report(error: UnknotError) -> int:
+    if VERBOSE.get():
+        traceback.print_exception(error)
+    note(f"error: {error}")
+    return next((code for kind, code in _CODES.items() if isinstance(error, kind)), exit_codes.FAILED)
+
+
+def _report_surprise(error: Exception) -> int:
+    if VERBOSE.get() or os.environ.get("SUPERVISOR_LOG_LEVEL") == "debug":
+        traceback.print_exception(error)
+    note(
+        f"error: this should not happen ({type(error).__name__}: {error}); run it again with -v and report it"
+    )
+    return exit_codes.FAILED
+
+
+if __name__ == "__main__":
+    main()
