@@ -1,8 +1,8 @@
 """One state of a graph, reduced: who can go on under which assumptions, and what keeps the others.
 
 The assumptions of a verdict: those that run can go on; a wait with a deadline goes on by itself; of a source
-with a missing record anything may be true, so its participants can go on; unknown helpers may help. Each of them can only
-shrink the stuck set, so what remains is stuck in truth if the facts are.
+with a missing record anything may be true, so its participants can go on; unknown helpers may help. Each of
+them can only shrink the stuck set, so what remains is stuck in truth if the facts are.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class Analysis:
         self.graph = graph
         self.waiting: dict[str, Participant] = {one.id: one for one in graph.waiting()}
         compiler = Compiler(graph)
-        self.needs: dict[str, tuple[Need, ...]] = {pid: compiler.needs(one) for pid, one in self.waiting.items()}
+        self.needs: dict[str, tuple[Need, ...]] = {
+            pid: compiler.needs(one) for pid, one in self.waiting.items()
+        }
         self.net = Net(self.needs)
         self.running = {one.id for one in graph.participants.values() if one.state == "running"}
         self.untold = {pid for pid, one in self.waiting.items() if graph.is_unknown(one.source)}
@@ -72,6 +74,8 @@ class Analysis:
 def neighbours(blockers: Blockers) -> dict[str, list[str]]:
     """For each blocked participant the blocked ones that it depends on, itself included where it does."""
     return {
-        pid: list(dict.fromkeys(helper for _, group in groups for helper in group.weights if helper in blockers))
+        pid: list(
+            dict.fromkeys(helper for _, group in groups for helper in group.weights if helper in blockers)
+        )
         for pid, groups in blockers.items()
     }

@@ -45,7 +45,9 @@ def _check_participant(graph: LiveGraph, one: Participant) -> None:
 
 def _check_resource(graph: LiveGraph, state: ResourceState) -> None:
     for pid, modes in state.holders.items():
-        assert graph.participants[pid].holds.get(state.id) == sum(modes.values()), f"{state.id} and {pid} disagree"
+        assert graph.participants[pid].holds.get(state.id) == sum(modes.values()), (
+            f"{state.id} and {pid} disagree"
+        )
         assert all(units > 0 for units in modes.values()), f"{state.id} is held by nothing of {pid}"
     for pid in state.waiters:
         wait = graph.participants[pid].wait

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 
 def components(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Strongly connected components (Tarjan 1972, with an explicit stack). Neighbours outside `graph` are ignored."""
+    """Strongly connected components (Tarjan 1972, explicit stack). Neighbours outside `graph` are ignored."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

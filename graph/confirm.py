@@ -1,34 +1,39 @@
 """The double collection: from a candidate to a confirmed finding, as a state machine over values.
 
-Claim. If a candidate is confirmed, there was one instant at which every member of its closed set was blocked for ever.
+Claim. If a candidate is confirmed, there was one instant at which every member of its closed set was blocked
+for ever.
 
-1. Order at the source. A thread announces its wait before it blocks and withdraws it after it woke; a hold is recorded
-   after it is acquired, a release after it is released. So a process that answers "p stands in ticket t" in both rounds had
-   p in that one wait from its first answer to its second: tickets are never reused.
-2. Round 2 is asked after *all* answers to round 1 have come. Take the instant i at which round 2 is asked: every
-   first answer was given before i, every second one after it. At i every member stood in the wait that the graph has.
-3. A blocked thread acquires, releases, sends and issues nothing. What it holds, has sent and has issued was therefore
-   fixed before i, and was in its process's records up to the number in its second answer. The graph has absorbed
-   those. So for every *member* the facts in the graph are those of the instant i.
-4. What of everybody else? The set is closed: each atom that a member lacks can be served only by members, or by participants
-   that have ended. A lock that a stranger claims to hold, a message that a stranger may have sent: a stranger that could help
-   would keep the member out of the stuck set by rule, so no fact about a stranger is part of the proof, with one
-   exception (5). The end of a participant is final, and if a fence passed on what it held, then that fence stands in
-   the stream of records before any answer that was given after it.
-5. The exception is a message in flight: sent by a stranger that has ended, or that has lost its right, and not yet
-   absorbed. Hence `needs_store_counts`: before it feeds the last answer, the caller reads the counts of these mailboxes
-   from their owner, the store, and lets the graph absorb them.
-6. At i the members were blocked in waits that only members could end. None of them can go on first, so none ever
-   will; being stuck is stable (deadlines, whose waits are not stuck by definition, are excluded), so it holds now.
+1. Order at the source. A thread announces its wait before it blocks and withdraws it after it woke; a hold is
+   recorded after it is acquired, a release after it is released. So a process that answers "p stands in
+   ticket t" in both rounds had p in that one wait from its first answer to its second: tickets are never
+   reused.
+2. Round 2 is asked after *all* answers to round 1 have come. Take the instant i at which round 2 is asked:
+   every first answer was given before i, every second one after it. At i every member stood in the wait that
+   the graph has.
+3. A blocked thread acquires, releases, sends and issues nothing. What it holds, has sent and has issued was
+   therefore fixed before i, and was in its process's records up to the number in its second answer. The graph
+   has absorbed those. So for every *member* the facts in the graph are those of the instant i.
+4. What of everybody else? The set is closed: each atom that a member lacks can be served only by members, or
+   by participants that have ended. A lock that a stranger claims to hold, a message that a stranger may have
+   sent: a stranger that could help would keep the member out of the stuck set by rule, so no fact about a
+   stranger is part of the proof, with one exception (5). The end of a participant is final, and if a fence
+   passed on what it held, then that fence stands in the stream of records before any answer that was given
+   after it.
+5. The exception is a message in flight: sent by a stranger that has ended, or that has lost its right, and
+   not yet absorbed. Hence `needs_store_counts`: before it feeds the last answer, the caller reads the counts
+   of these mailboxes from their owner, the store, and lets the graph absorb them.
+6. At i the members were blocked in waits that only members could end. None of them can go on first, so none
+   ever will; being stuck is stable (deadlines, whose waits are not stuck by definition, are excluded), so it
+   holds now.
 
-Who is asked? The closure of the core: the core and everybody that it depends on, since 4 needs all of them. Not those
-dragged along: nothing about them is part of the proof that the core is stuck, and a driver that does not answer must
-not keep the knot of its trainers from being cut. They are listed as dragged along because they wait, by
-their last record, for somebody who is stuck.
+Who is asked? The closure of the core: the core and everybody that it depends on, since 4 needs all of them.
+Not those dragged along: nothing about them is part of the proof that the core is stuck, and a driver that
+does not answer must not keep the knot of its trainers from being cut. They are listed as dragged along
+because they wait, by their last record, for somebody who is stuck.
 
-When the answers are in, the set is worked out anew. If the graph's members now lean on somebody who was not asked,
-the old proof does not cover it: the candidate is dropped and comes again with the right closure.
-A timed ring is confirmed the same way; the claim then is that nothing but its deadline ends it.
+When the answers are in, the set is worked out anew. If the graph's members now lean on somebody who was not
+asked, the old proof does not cover it: the candidate is dropped and comes again with the right closure. A
+timed ring is confirmed the same way; the claim then is that nothing but its deadline ends it.
 """
 
 from __future__ import annotations
@@ -75,7 +80,7 @@ LEGAL: Mapping[Phase, frozenset[Phase]] = {
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """A publisher's answer: its record number then, and the ticket of each of its participants (None: runs)."""
+    """A publisher's answer: its record number then, and the ticket of each of its participants or None."""
 
     source: str
     round_id: int
@@ -133,8 +138,8 @@ def needs_store_counts(finding: Finding) -> tuple[str, ...]:
 class Confirmation:
     """One candidate on its way. Call `begin`, then `feed` for every input; each returns instructions.
 
-    `rounds` gives round ids, never the same twice among all confirmations of a run. `answer_limit_s`: seconds from a
-    question to the last answer, and from the last answer to the reading of the records it names.
+    `rounds` gives round ids, never the same twice among all confirmations of a run. `answer_limit_s`: seconds
+    from a question to the last answer, and from the last answer to the reading of the records it names.
     """
 
     finding: Finding
@@ -184,7 +189,9 @@ class Confirmation:
     def validate(self) -> None:
         """Raise AssertionError unless the state is one that the table allows."""
         assert set(self._answers) <= set(self._sources), "an answer of a stranger"
-        assert all(one.round_id == self._round_id for one in self._answers.values()), "an answer to another round"
+        assert all(one.round_id == self._round_id for one in self._answers.values()), (
+            "an answer to another round"
+        )
         if self.phase in (Phase.ABSORBING, Phase.CONFIRMED):
             assert set(self._answers) == set(self._sources), "second round not complete"
             assert set(self._first_n) == set(self._sources), "first round not complete"
@@ -192,7 +199,7 @@ class Confirmation:
     # --- steps ---
 
     def _check(self, graph: LiveGraph) -> tuple[Instruction, ...]:
-        """What may happen at any time: the waits have changed in the graph, a record is missing, or came at last."""
+        """What may happen at any time: a wait has changed, a record is missing, or it came at last."""
         if any(graph.ticket(pid) != self.finding.tickets[pid] for pid in self.finding.closure):
             if any(graph.is_unknown(source) for source in self._sources):
                 return self._unknown()
@@ -212,7 +219,9 @@ class Confirmation:
         for pid in self.finding.closure:
             answer = self._answers.get(parse(pid).source)
             if answer is not None and answer.tickets.get(pid) != self.finding.tickets[pid]:
-                return self._end(Phase.DISSOLVED, Drop(f"{pid} no longer stands in ticket {self.finding.tickets[pid]}"))
+                return self._end(
+                    Phase.DISSOLVED, Drop(f"{pid} no longer stands in ticket {self.finding.tickets[pid]}")
+                )
         missing = tuple(source for source in self._sources if source not in self._answers)
         if missing:
             late = self._now - self._asked_at > self.answer_limit_s
@@ -229,10 +238,16 @@ class Confirmation:
         return self._absorb(graph) if self.phase is Phase.ABSORBING else told
 
     def _absorb(self, graph: LiveGraph) -> tuple[Instruction, ...]:
-        behind = [s for s, answer in self._answers.items() if graph.absorbed(s) < max(answer.n, self._first_n[s])]
+        behind = [
+            s for s, answer in self._answers.items() if graph.absorbed(s) < max(answer.n, self._first_n[s])
+        ]
         if behind:
             late = self._now - self._asked_at > self.answer_limit_s
-            return self._end(Phase.DISSOLVED, Drop(f"records of {', '.join(behind)} did not come")) if late else ()
+            return (
+                self._end(Phase.DISSOLVED, Drop(f"records of {', '.join(behind)} did not come"))
+                if late
+                else ()
+            )
         if not holds_still(self.finding, graph):
             return self._end(Phase.DISSOLVED, Drop("somebody can help after all"))
         return self._end(Phase.CONFIRMED, Confirm(self.finding))
@@ -265,7 +280,7 @@ _STEPS: dict[Phase, Callable[[Any, Any], tuple[Instruction, ...]]] = {
 
 
 def holds_still(finding: Finding, graph: LiveGraph) -> bool:
-    """Whether the core is still stuck in `graph`, in the same waits, and leans on nobody outside the closure."""
+    """Whether the core is still stuck in `graph`, in the same waits, and leans on nobody else."""
     if any(graph.ticket(pid) != finding.tickets[pid] for pid in finding.closure):
         return False
     state = Analysis(graph)

@@ -1,7 +1,7 @@
 """A finding in sentences: what people read first. Numbered lines, a one-line headline, nothing to look up.
 
-A thread that waits for its own group queue is told together with the queue: nobody thinks of them as two. A rank that
-others wait for is named, not only its waiters. What ended comes first, since that is the cause.
+A thread that waits for its own group queue is told together with the queue: nobody thinks of them as two. A
+rank that others wait for is named, not only its waiters. What ended comes first, since that is the cause.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def headline(finding: Finding, run: str, now: float) -> str:
-    """One line: `DEADLOCK in run ppo-17: trainer/0 → lock:weights → agent/b → mbox:raw → trainer/0 (held 42 s)`."""
+    """One line: `DEADLOCK in run ppo-17: trainer/0 → lock:weights → agent/b → … → trainer/0 (held 42 s)`."""
     held = f"held {age(now - finding.closing_wait_at)}"
     if finding.deadline is not None:
         held += f", ends by itself in {age(finding.deadline - now)}"
@@ -47,7 +47,9 @@ def headline(finding: Finding, run: str, now: float) -> str:
 def _path(finding: Finding) -> str:
     if finding.kind == "mismatch":
         edge = next(edge for edge in finding.edges if edge.participant in finding.core)
-        return f"{short(edge.resource)} #{edge.seq} issued differently by {listed(map(bare, finding.culprits))}"
+        return (
+            f"{short(edge.resource)} #{edge.seq} issued differently by {listed(map(bare, finding.culprits))}"
+        )
     walk = _walk(finding)
     parts: list[str] = []
     for edge in walk:
@@ -56,7 +58,9 @@ def _path(finding: Finding) -> str:
         if edge.helper == "" or not parse(edge.helper).is_queue:
             parts.append(short(edge.resource) if edge.via != "peer" else "answer")
     last = walk[-1]
-    parts.append(f"{bare(last.helper)} (gone)" if last.gone else bare(last.helper) if last.helper else "nobody")
+    parts.append(
+        f"{bare(last.helper)} (gone)" if last.gone else bare(last.helper) if last.helper else "nobody"
+    )
     if len(parts) > _SHOWN_IN_HEADLINE:
         parts = [*parts[:4], "…", parts[-1]]
     return " → ".join(parts)
@@ -143,7 +147,8 @@ def slow_headline(chain: SlowChain, run: str) -> str:
     waiters = f"{len(chain.waiters)} wait" if len(chain.waiters) > 1 else f"{bare(chain.waiters[0])} waits"
     if chain.kind == "external":
         return f"EXTERNAL in run {run}: {waiters} for {short(chain.resource)} (for {age(chain.oldest_age_s)})"
-    return f"SLOW in run {run}: {waiters} for {listed(map(bare, chain.roots), 'or')} (for {age(chain.oldest_age_s)})"
+    roots = listed(map(bare, chain.roots), "or")
+    return f"SLOW in run {run}: {waiters} for {roots} (for {age(chain.oldest_age_s)})"
 
 
 def slow_sentence(chain: SlowChain) -> str:
@@ -151,11 +156,9 @@ def slow_sentence(chain: SlowChain) -> str:
     site = f" at {chain.site}" if chain.site else ""
     behind = [pid for pid in chain.waiters if pid != chain.by]
     others = f"; behind it {listed(behind)}" if behind else ""
-    oldest = age(chain.oldest_age_s)
-    if chain.kind == "external":
-        return f"{chain.by} waits{site} for {shown(chain.resource)}, outside of what is known{others}; the oldest wait is {oldest}."
-    roots = listed(chain.roots, "or")
-    return f"{chain.by} waits{site} for {shown(chain.resource)}, and {roots} still runs{others}; the oldest wait is {oldest}."
+    root = f"{listed(chain.roots, 'or')} still runs" if chain.kind == "running" else "nobody in the run can help"
+    head = f"{chain.by} waits{site} for {shown(chain.resource)}, and {root}"
+    return f"{head}{others}; the oldest wait is {age(chain.oldest_age_s)}."
 
 
 def suspect_sentence(suspect: Suspect, now: float) -> str:

@@ -19,8 +19,8 @@ CAUSE_OF: dict[Kind, Cause] = {
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """`participant` waits for `resource` since `since` (seconds), and `helper` could end that.
 
-    `via` says why it could: it holds, owes (a send, an arrival, a signal), stands ahead in the queue, or is itself what is
-    waited for. `helper` is empty where nobody could; `gone` says that it has ended.
+    `via` says why it could: it holds, owes (a send, an arrival, a signal), stands ahead in the queue, or is
+    itself what is waited for. `helper` is empty where nobody could; `gone` says that it has ended.
     """
 
     participant: str
@@ -36,10 +36,11 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True):
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause.
 
-    core: whom a remedy may choose from. stuck: dragged along behind the core. closure: the core and all on whom it
-    depends, the closed set that a confirmation asks. interruptible: core members whose interruptible wait, if ended,
-    frees something they hold that the core needs. groups: collective groups that the core waits in. mailboxes: those that
-    the closure waits for. deadline: when a timed ring ends by itself. `key` is the same as long as the core's waits are.
+    core: whom a remedy may choose from. stuck: dragged along behind the core. closure: the core and all on
+    whom it depends, the closed set that a confirmation asks. interruptible: core members whose interruptible
+    wait, if ended, frees something they hold that the core needs. groups: collective groups that the core
+    waits in. mailboxes: those that the closure waits for. deadline: when a timed ring ends by itself. `key`
+    is the same as long as the core's waits are.
     """
 
     cause: Cause
@@ -83,10 +84,10 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SlowChain(msgspec.Struct, frozen=True, kw_only=True):
-    """Old waits that all lead to one end: participants that run (any of `roots` could help), or an external wait.
+    """Old waits that all lead to one end: running participants (any of `roots` could help) or the outside.
 
-    `waiters` wait directly or through others, `oldest_age_s` is the age of the oldest of these, `resource` is what the
-    last of the chain waits for, `by` is that last one.
+    `waiters` wait directly or through others, `oldest_age_s` is the age of the oldest of these, `resource` is
+    what the last of the chain waits for, `by` is that last one.
     """
 
     kind: Literal["running", "external"]
@@ -99,7 +100,7 @@ class SlowChain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What is true of one state of the graph at `now` (seconds); the stuck set is a candidate until confirmed."""
+    """What is true of one state of the graph at `now` (seconds); findings are candidates until confirmed."""
 
     now: float
     stuck: tuple[str, ...]

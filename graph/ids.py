@@ -59,7 +59,7 @@ def generation_of(resource: str) -> int:
 
 
 def shown(resource: str) -> str:
-    """A resource for people: `lock weights`, `mailbox raw`, `group policy`, with its generation if that is above 1."""
+    """A resource for people: `lock weights`, `mailbox raw`, `group policy (generation 2)`."""
     kind, colon, name = resource.partition(":")
     if not colon:
         return resource

@@ -1,17 +1,19 @@
 """The live wait-for graph: facts of all participants and resources, fed event by event.
 
 Two ways in. `apply` takes events in their true order and refuses what cannot be: a trace is either right or
-rejected. `absorb` takes records of many processes. Each process keeps its own order, between processes
-there is none, so what looks impossible is usually a record that has not come yet: it is counted, never raised.
+rejected. `absorb` takes records of many processes. Each process keeps its own order, between processes there
+is none, so what looks impossible is usually a record that has not come yet: it is counted, never raised.
 
-Which reading of a half-known fact is safe? A lock that B says it holds, while the record in which A releases it has not come,
-is kept with both holders, and a waiter needs both to go on. This can make a false *candidate*, never a false
-*verdict*: the waiter is stuck only through those holders that are stuck themselves, these belong to the set that is asked
-twice, and the graph must have read their records up to their answers, hence also the release. The other reading (any
-one holder suffices) was rejected: it hides a true deadlock until an unrelated process has been read.
+Which reading of a half-known fact is safe? A lock that B says it holds, while the record in which A releases
+it has not come, is kept with both holders, and a waiter needs both to go on. This can make a false
+*candidate*, never a false *verdict*: the waiter is stuck only through those holders that are stuck
+themselves, these belong to the set that is asked twice, and the graph must have read their records up to
+their answers, hence also the release. The other reading (any one holder suffices) was rejected: it hides a
+true deadlock until an unrelated process has been read.
 
-The order of a fair queue is known only to its owner. Between processes it cannot be told from the times of the waits,
-so a wait that came by `absorb` has no place in a queue: it waits for holders alone. That can miss, and never accuse.
+The order of a fair queue is known only to its owner. Between processes it cannot be told from the times of
+the waits, so a wait that came by `absorb` has no place in a queue: it waits for holders alone. That can miss,
+and never accuse.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from unknot.graph.check import check
 from unknot.graph.errors import TraceError
 from unknot.graph.ids import Identity, parse
 from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
-from unknot.graph.resources import FIELDS, HELD, ResourceState, first_count
+from unknot.graph.resources import HELD, ResourceState, first_count
 
 STORE = "store"
 PENDING_LIMIT = 256
 
 
 class Absorbed(enum.Enum):
-    """What became of a record: applied; known already; kept back behind a missing one; of a fenced incarnation."""
+    """What became of a record: applied, known already, kept back behind a missing one, or fenced."""
 
     APPLIED = "applied"
     DUPLICATE = "duplicate"
@@ -63,7 +65,7 @@ class LiveGraph:
         self._take(event)
 
     def absorb(self, record: ev.Record) -> Absorbed:
-        """Take one record in the order of arrival; never raises for what another process's record may explain.
+        """Take one record as it arrives; never raises for what another process's record may explain.
 
         Records of source `store` with number 0 are not numbered and always applied.
         """
@@ -184,7 +186,9 @@ class LiveGraph:
 
     def _begin(self, pid: str, at: float, identity: Identity) -> Participant | None:
         if identity.incarnation < self.fences.get(identity.member, 0):
-            self._refuse(f"{pid} acts after its fence", f"incarnation {self.fences[identity.member]} or newer")
+            self._refuse(
+                f"{pid} acts after its fence", f"incarnation {self.fences[identity.member]} or newer"
+            )
             return None
         one = new_participant(pid, at, identity)
         self.participants[pid] = one
@@ -207,14 +211,18 @@ class LiveGraph:
     def _at(self, event: Any) -> ResourceState | None:
         state = self.resources.get(event.r)
         if state is None or state.declared is None:
-            self._refuse(f"unknown resource {event.r}", "a resource event that declares it before its first use")
+            self._refuse(
+                f"unknown resource {event.r}", "a resource event that declares it before its first use"
+            )
             state = self.resources.setdefault(event.r, ResourceState(event.r))
         return state
 
     def _typed(self, event: Any, types: Iterable[str]) -> ResourceState | None:
         state = self._at(event)
         if state is not None and state.type and state.type not in types:
-            self._refuse(f"{event.__struct_config__.tag} on {event.r}, a {state.type}", f"one of {sorted(types)}")
+            self._refuse(
+                f"{event.__struct_config__.tag} on {event.r}, a {state.type}", f"one of {sorted(types)}"
+            )
             return None
         return state
 
@@ -271,7 +279,9 @@ class LiveGraph:
         one = self.participants.get(event.p)
         if state is None or one is None or event.units <= 0 or one.holds.get(event.r, 0) < event.units:
             has = one.holds.get(event.r, 0) if one is not None else 0
-            return self._refuse(f"{event.p} releases {event.units} of {event.r}", f"at most the {has} it holds")
+            return self._refuse(
+                f"{event.p} releases {event.units} of {event.r}", f"at most the {has} it holds"
+            )
         _take_units(state.holders[one.id], event.units)
         one.holds[event.r] -= event.units
         if not one.holds[event.r]:
@@ -330,17 +340,19 @@ class LiveGraph:
             state.queue.insert(self._place(one, state), one.id)
 
     def _place(self, one: Participant, state: ResourceState) -> int:
-        """Where a request goes in the queue: a holder's goes ahead of the first waiter that it blocks already."""
+        """Where a request goes in the queue: a holder's goes ahead of the first waiter that it blocks."""
         own = state.holders.get(one.id)
         assert one.wait is not None
         if own and one.wait.bypass and state.declared is not None and state.declared.policy == "fifo":
             for place, ahead in enumerate(state.queue):
-                if any(state.excludes(asked, held) for asked in self.asked_modes(ahead, state.id) for held in own):
+                if any(
+                    state.excludes(asked, held) for asked in self.asked_modes(ahead, state.id) for held in own
+                ):
                     return place
         return len(state.queue)
 
     def asked_modes(self, participant: str, r: str) -> tuple[str, ...]:
-        """The modes in which a waiting participant asks for resource `r`; every unit request excludes the others."""
+        """The modes in which a waiting participant asks for resource `r`."""
         wait = self.participants[participant].wait
         if wait is None:
             return ()
@@ -359,7 +371,9 @@ class LiveGraph:
     def _wake(self, event: ev.Wake) -> None:
         one = self.participants.get(event.p)
         if one is None or one.wait is None or one.wait.ticket != event.ticket:
-            return self._refuse(f"{event.p} wakes from ticket {event.ticket}", f"its ticket {self.ticket(event.p)}")
+            return self._refuse(
+                f"{event.p} wakes from ticket {event.ticket}", f"its ticket {self.ticket(event.p)}"
+            )
         self._end_wait(one)
         return None
 
@@ -435,9 +449,8 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
-        match = state.declared.match if state.declared is not None and state.declared.match else FIELDS
         one.issued.add(state.id)
-        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in match))
+        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in state.fields()))
         return None
 
     def _progress(self, event: ev.Progress) -> None:

@@ -1,9 +1,10 @@
 """What a wait needs, worked out from the facts: conditions over those who could help.
 
-An atom becomes a condition: an AND of groups. A group is met once helpers of enough weight can go on: one supplier of
-a mailbox (weights 1, need 1), all holders of a lock (need n), units that a semaphore lacks (weights = units held). A
-condition without groups is met now. `gone` helpers have no weight: they will never help, but they are the explanation.
-Conditions that many waits share (a collective, a mailbox) are one object, so work stays linear in what is listed.
+An atom becomes a condition: an AND of groups. A group is met once helpers of enough weight can go on: one
+supplier of a mailbox (weights 1, need 1), all holders of a lock (need n), units that a semaphore lacks
+(weights = units held). A condition without groups is met now. `gone` helpers have no weight: they will never
+help, but they are the explanation. Conditions that many waits share (a collective, a mailbox) are one object,
+so work stays linear in what is listed.
 """
 
 from __future__ import annotations
@@ -68,9 +69,10 @@ class Compiler:
         """The clauses of the current wait of `one`, empty if it does not wait."""
         if one.wait is None:
             return ()
-        return tuple(Need(c.k, tuple(self._condition(one, atom) for atom in c.of)) for c in one.wait.needs)
+        return tuple(Need(c.k, tuple(self.condition(one, atom) for atom in c.of)) for c in one.wait.needs)
 
-    def _condition(self, one: Participant, atom: Atom) -> Condition:
+    def condition(self, one: Participant, atom: Atom) -> Condition:
+        """What `atom` of the current wait of `one` needs."""
         if atom.external is not None:
             return Condition(atom.external, (Group(1, {}, "external", open=not atom.closed),))
         if atom.p is not None:
@@ -98,13 +100,13 @@ class Compiler:
     def _lock(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
         own = state.declared
         assert own is not None
+        others = [pid for pid in state.holders if pid != one.id or not own.reentrant]
         blockers = [
-            pid for pid, modes in state.holders.items()
-            if not (pid == one.id and own.reentrant) and any(state.excludes(atom.mode, held) for held in modes)
-        ]  # fmt: skip
+            pid for pid in others if any(state.excludes(atom.mode, held) for held in state.holders[pid])
+        ]
         if own.reentrant and one.id in state.holders and not blockers:
             return Condition(state.id, ())
-        groups = [self._held({pid: 1 for pid in blockers}, len(blockers), own.setters)] if blockers else []
+        groups = [self._held(dict.fromkeys(blockers, 1), len(blockers), own.setters)] if blockers else []
         return Condition(state.id, (*groups, *self._behind(one, state, atom.mode)))
 
     def _units(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
@@ -124,7 +126,9 @@ class Compiler:
         gone = tuple(pid for pid in weights if self.graph.participants[pid].how is not None)
         alive = {pid: weight for pid, weight in weights.items() if pid not in gone}
         others = self.rights.suppliers(setters) if setters else _NOBODY
-        return Group(need, {**alive, **dict.fromkeys(others.alive, need)}, "hold", open=others.open, gone=gone)
+        return Group(
+            need, {**alive, **dict.fromkeys(others.alive, need)}, "hold", open=others.open, gone=gone
+        )
 
     def _behind(self, one: Participant, state: ResourceState, mode: str | None) -> list[Group]:
         """The waiters ahead in the queue that must be served first; `mode` None: a request for units."""
@@ -157,17 +161,26 @@ class Compiler:
     def _stands_for_all(self, state: ResourceState, pid: str) -> bool:
         wait = self.graph.participants[pid].wait
         assert wait is not None
-        if wait.deadline is not None or len(wait.needs) != 1 or len(wait.needs[0].of) != 1 or wait.needs[0].k != 1:
+        if (
+            wait.deadline is not None
+            or len(wait.needs) != 1
+            or len(wait.needs[0].of) != 1
+            or wait.needs[0].k != 1
+        ):
             return False
         mode = wait.needs[0].of[0].mode
-        return state.type != "rwlock" or (state.declared is not None and not state.declared.conflicts and state.exclusive(mode))
+        return state.type != "rwlock" or (
+            state.declared is not None and not state.declared.conflicts and state.exclusive(mode)
+        )
 
     def _mailbox(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
         own, op = state.declared, atom.op or "recv"
         assert own is not None
         if state.closed or self._mailbox_ready(one, state, op):
             return Condition(state.id, ())
-        return self._sharing(state, op, 0, lambda: (self._owed(own.senders if op == "recv" else own.receivers, own.closers),))
+        return self._sharing(
+            state, op, 0, lambda: (self._owed(own.senders if op == "recv" else own.receivers, own.closers),)
+        )
 
     def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
         assert state.declared is not None
@@ -176,7 +189,9 @@ class Compiler:
             return True
         if op == "send" and (capacity is None or state.count < capacity):
             return True
-        return capacity == 0 and any(pid != one.id and self._meets(pid, state.id, op) for pid in state.waiters)
+        return capacity == 0 and any(
+            pid != one.id and self._meets(pid, state.id, op) for pid in state.waiters
+        )
 
     def _meets(self, pid: str, r: str, op: str) -> bool:
         wait = self.graph.participants[pid].wait
@@ -192,14 +207,18 @@ class Compiler:
         own = state.declared
         assert own is not None
         done = state.is_set or (own.type == "latch" and state.count <= 0)
-        return self._sharing(state, "set", int(done), lambda: () if done else (self._owed(own.setters, own.closers),))
+        return self._sharing(
+            state, "set", int(done), lambda: () if done else (self._owed(own.setters, own.closers),)
+        )
 
     def _collective(self, _: Participant, state: ResourceState, atom: Atom) -> Condition:
         own = state.declared
         assert own is not None
         if own.members is None or atom.seq is None:
             return Condition(state.id, (Group(1, {}, "owe", open=True),), atom.seq)
-        return self._sharing(state, "seq", atom.seq, lambda: self._absent(state, own.members or (), atom.seq or 0))
+        return self._sharing(
+            state, "seq", atom.seq, lambda: self._absent(state, own.members or (), atom.seq or 0)
+        )
 
     def _absent(self, state: ResourceState, members: tuple[str, ...], seq: int) -> tuple[Group, ...]:
         if state.mismatched(seq):
@@ -219,7 +238,7 @@ class Compiler:
         return tuple(groups)
 
     def issuing(self, state: ResourceState, name: str) -> list[str]:
-        """The participants that have issued on the group in the name of the member `name`, newest incarnation only."""
+        """The participants of `name` that have issued on the group, of its newest incarnation."""
         if name in state.arrivals:
             return [name]
         if name in self.graph.participants:
@@ -248,7 +267,9 @@ _NOBODY = Suppliers(frozenset(), frozenset())
 
 
 def _one_of(found: Suppliers, *, via: Via) -> Group:
-    return Group(1, dict.fromkeys(sorted(found.alive), 1), via, open=found.open, gone=tuple(sorted(found.gone)))
+    return Group(
+        1, dict.fromkeys(sorted(found.alive), 1), via, open=found.open, gone=tuple(sorted(found.gone))
+    )
 
 
 _TYPES: dict[str, Callable[[Compiler, Participant, ResourceState, Atom], Condition]] = {

@@ -14,10 +14,10 @@ State = Literal["running", "waiting", "ended"]
 
 @dataclass(slots=True)
 class CurrentWait:
-    """The one blocking need that a participant stands in. `t`, `deadline` and `limit` are seconds on the run's clock.
+    """The one blocking need that a participant stands in. Times are seconds on the clock of the run.
 
-    `placed` says that the order of the queues is known for it (events in true order); `passed` names resources
-    that have let it go by a passing event (set, signal, close), whatever they look like now.
+    `placed` says that the order of the queues is known for it (events in true order); `passed` names
+    resources that have let it go by a passing event (set, signal, close), whatever they look like now.
     """
 
     ticket: int
@@ -34,7 +34,9 @@ class CurrentWait:
 
     def resources(self) -> tuple[str, ...]:
         """The resources it names, each once, in order."""
-        return tuple(dict.fromkeys(atom.r for clause in self.needs for atom in clause.of if atom.r is not None))
+        return tuple(
+            dict.fromkeys(atom.r for clause in self.needs for atom in clause.of if atom.r is not None)
+        )
 
 
 @dataclass(slots=True)

@@ -1,13 +1,13 @@
 """Who can go on: the least fixpoint over the conditions of all waits, by counting down.
 
-Start from those that run. Whoever can go on pays its weight into the groups that it helps; a group whose need is paid
-is met, a condition whose groups are met is served, a clause with k served conditions is met, and a participant whose
-clauses are all met can go on in turn. Each listed helper is looked at once, so this is linear (unit propagation in
-Horn formulas, Dowling and Gallier 1984). The *least* fixpoint matters: in the greatest one a ring would
-support itself.
+Start from those that run. Whoever can go on pays its weight into the groups that it helps; a group whose need
+is paid is met, a condition whose groups are met is served, a clause with k served conditions is met, and a
+participant whose clauses are all met can go on in turn. Each listed helper is looked at once, so this is
+linear (unit propagation in Horn formulas, Dowling and Gallier 1984). The *least* fixpoint matters: in the
+greatest one a ring would support itself.
 
-The net is built once and solved several times under different assumptions: whether unknown helpers count, whether
-deadlines let a waiter go, whether sources with missing records can be trusted to run.
+The net is built once and solved several times under different assumptions: whether unknown helpers count,
+whether deadlines let a waiter go, whether sources with missing records can be trusted to run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unknot.graph.needs import Condition, Group, Need
 
 @dataclass(slots=True)
 class Net:
-    """All conditions as arrays of counters, with links from helper to group to condition to clause to waiter."""
+    """All conditions as arrays of counters, linked from helper to group, condition, clause and waiter."""
 
     needs: Mapping[str, tuple[Need, ...]]
     _group: list[Group] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Net:
         return number
 
     def solve(self, start: Iterable[str], *, unknown_help: bool) -> set[str]:
-        """Everybody who can go on, if those in `start` can; `unknown_help` says whether open groups are met."""
+        """Everybody who can go on if those in `start` can; `unknown_help`: whether open groups are met."""
         return _Solution(self, unknown_help=unknown_help).run(start)
 
 

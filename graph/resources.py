@@ -1,7 +1,7 @@
 """What the live graph knows of one resource: who holds it, who waits for it in which order, what it counts.
 
-A resource is never an edge between two participants: who helps whom is worked out anew at each evaluation from these
-facts. A lock that changes hands is then one changed entry, however many wait for it.
+A resource is never an edge between two participants: who helps whom is worked out anew at each evaluation
+from these facts. A lock that changes hands is then one changed entry, however many wait for it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Signature = tuple[Any, ...]
 class ResourceState:
     """Facts about one resource. `declared` is None for one that was named before it was declared.
 
-    holders: participant -> mode -> units. waiters: who waits, in the order of asking. queue: those of them whose
-    place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
+    holders: participant -> mode -> units. waiters: who waits, in the order of asking. queue: those of them
+    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
     """
 
     id: str
@@ -45,12 +45,18 @@ class ResourceState:
         """The declared type, empty if undeclared."""
         return self.declared.type if self.declared is not None else ""
 
+    @property
+    def declared_members(self) -> tuple[str, ...]:
+        """The members of a collective group as declared, none if they are not known."""
+        return (self.declared.members if self.declared is not None else None) or ()
+
     def capacity(self) -> int | None:
         """How many units there are, None if nobody has said it."""
         own = self.declared
         if own is None:
             return None
-        return next((n for n in (own.capacity, own.units, own.initial, own.count) if n is not None), None)
+        told = (own.capacity, own.units, own.initial, own.count)
+        return next((n for n in told if n is not None), None)
 
     def excludes(self, mode: str, other: str) -> bool:
         """Whether a request in `mode` cannot be served beside a hold in mode `other`."""
@@ -71,7 +77,12 @@ class ResourceState:
 
     def mismatched(self, seq: int) -> bool:
         """Whether two participants issued different operations as number `seq`."""
-        return len(set(self.signatures.get(seq, {}).values())) > 1
+        columns = zip(*self.signatures.get(seq, {}).values(), strict=False)
+        return any(len({value for value in column if value is not None}) > 1 for column in columns)
+
+    def fields(self) -> tuple[str, ...]:
+        """What must be equal in all ranks; a field that a rank does not tell agrees with any."""
+        return (self.declared.match if self.declared is not None else None) or FIELDS
 
     def forget(self, participant: str) -> None:
         """Void whatever `participant` holds and has issued here."""
@@ -83,8 +94,10 @@ class ResourceState:
                 del self.signatures[seq]
 
     def arrive(self, participant: str, seq: int, signature: Signature) -> None:
-        """Note that `participant` has issued everything up to `seq`, and what number `seq` was."""
+        """Note that `participant` has issued everything up to `seq`, and what it was if that is told."""
         self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
+        if all(part is None for part in signature):
+            return
         self.signatures.setdefault(seq, {})[participant] = signature
         if len(self.signatures) > KEPT_SIGNATURES:
             self._prune()

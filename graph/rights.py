@@ -3,9 +3,9 @@
 A list names participants, sources (`agent/b#1`: any thread of that process), members (any thread of the live
 incarnation) and patterns over members (`agent/*`). Group queues are no threads: they never count.
 
-A list is complete only together with those who could start somebody new that it matches. That is the driver: a
-pattern, and a member that never started, are closed only if the driver cannot go on either, so the driver joins the
-suppliers. Where no driver is known, anybody might start somebody, and the list is open.
+A list is complete only together with those who could start somebody new that it matches. That is the driver:
+a pattern, and a member that never started, are closed only if the driver cannot go on either, so the driver
+joins the suppliers. Where no driver is known, anybody might start somebody, and the list is open.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ def slow_chains(graph: LiveGraph, now: float, older_than_s: float) -> tuple[Slow
                 ends.setdefault(end, []).append(pid)
     back = reverse(links)
     found = [_chain(state, end, direct, reach(back, direct), now) for end, direct in ends.items()]
-    return tuple(sorted((one for one in found if one.oldest_age_s > older_than_s), key=lambda one: -one.oldest_age_s))
+    return tuple(
+        sorted((one for one in found if one.oldest_age_s > older_than_s), key=lambda one: -one.oldest_age_s)
+    )
 
 
 def _ends(state: Analysis, condition: Condition, group: Group) -> list[_End]:

@@ -1,10 +1,11 @@
 """From a reduced graph to findings: one per root cause, with its core, its culprits and its victims.
 
-The core is what a remedy must touch. In the graph "stuck participant -> stuck participant that could have helped" it consists of the
-strongly connected components with an edge inside (rings, self-waits), and of those without any edge: they wait only for
-participants that are gone, for a mismatch, or for nobody at all. Everybody else is dragged along.
-Those without an edge are joined where they wait for the same dead process, the same mismatched operation or the same thing
-that nobody supplies: that is one root cause, however many ranks stand before it.
+The core is what a remedy must touch. In the graph "stuck participant -> stuck participant that could have
+helped" it consists of the strongly connected components with an edge inside (rings, self-waits), and of those
+without any edge: they wait only for participants that are gone, for a mismatch, or for nobody at all.
+Everybody else is dragged along. Those without an edge are joined where they wait for the same dead process,
+the same mismatched operation or the same thing that nobody supplies: that is one root cause, however many
+ranks stand before it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def _findings(state: Analysis) -> list[Finding]:
     graph = neighbours(blockers)
     rings = [part for part in components(graph) if len(part) > 1 or part[0] in graph[part[0]]]
     roots = [pid for pid, helpers in graph.items() if not helpers]
-    found = [_finding(state, blockers, graph, sorted(ring), _ring_kind(state, blockers, ring)) for ring in rings]
+    found = [
+        _finding(state, blockers, graph, sorted(ring), _ring_kind(state, blockers, ring)) for ring in rings
+    ]
     for kind, core in _joined(state, blockers, roots):
         found.append(_finding(state, blockers, graph, core, kind))
     return sorted(found, key=lambda one: (one.closing_wait_at, one.core))
@@ -82,7 +85,9 @@ def _timed(state: Analysis) -> list[Finding]:
     return sorted(found, key=lambda one: (one.closing_wait_at, one.core))
 
 
-def _finding(state: Analysis, blockers: Blockers, graph: dict[str, list[str]], core: list[str], kind: Kind) -> Finding:
+def _finding(
+    state: Analysis, blockers: Blockers, graph: dict[str, list[str]], core: list[str], kind: Kind
+) -> Finding:
     closure = reach(graph, core)
     dragged = sorted(reach(reverse(graph), core) - set(core))
     concerned = [*core, *dragged, *sorted(closure.difference(core, dragged))]
@@ -135,12 +140,11 @@ def _edges(state: Analysis, pid: str, blockers: Blockers) -> list[Edge]:
     return found
 
 
-def _interruptible(waits: dict[str, CurrentWait], edges: tuple[Edge, ...], core: list[str]) -> tuple[str, ...]:
-    alone = len(core) == 1
-    wanted = {
-        edge.helper for edge in edges
-        if edge.via == "hold" and not edge.gone and edge.participant in core and (alone or edge.participant != edge.helper)
-    }  # fmt: skip
+def _interruptible(
+    waits: dict[str, CurrentWait], edges: tuple[Edge, ...], core: list[str]
+) -> tuple[str, ...]:
+    held = [edge for edge in edges if edge.via == "hold" and not edge.gone and edge.participant in core]
+    wanted = {edge.helper for edge in held if len(core) == 1 or edge.participant != edge.helper}
     return tuple(pid for pid in core if pid in wanted and waits[pid].interruptible)
 
 
@@ -238,15 +242,21 @@ def _suspects(state: Analysis) -> tuple[Suspect, ...]:
     found = []
     for pid in sorted(state.waiting.keys() - state.stuck):
         wait = _wait(state, pid)
-        opens = [one for one in unmet(state.needs[pid], state.live_by_known, unknown_help=False) if one[1].open]
+        opens = [
+            one for one in unmet(state.needs[pid], state.live_by_known, unknown_help=False) if one[1].open
+        ]
         if opens:
             condition, group = opens[0]
             found.append(
                 Suspect(
-                    participant=pid, resource=condition.what, label=wait.label or condition.what, since=wait.t,
-                    site=wait.site, external=group.via == "external",
+                    participant=pid,
+                    resource=condition.what,
+                    label=wait.label or condition.what,
+                    since=wait.t,
+                    site=wait.site,
+                    external=group.via == "external",
                 )
-            )  # fmt: skip
+            )
     return tuple(found)
 
 
@@ -255,5 +265,5 @@ def _mismatches(graph: LiveGraph) -> tuple[Mismatch, ...]:
         Mismatch(resource=r, seq=seq, issued=dict(by))
         for r, state in sorted(graph.resources.items())
         for seq, by in sorted(state.signatures.items())
-        if len(set(by.values())) > 1
+        if state.mismatched(seq)
     )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from unknot.graph.events import Atom
+from unknot.graph.events import Atom, Clause
 from unknot.graph.ids import parse, shown
-from unknot.graph.needs import Compiler
-from unknot.graph.resources import FIELDS, ResourceState
+from unknot.graph.needs import Compiler, Group
+from unknot.graph.resources import ResourceState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from unknot.graph.participants import CurrentWait, Participant
 
 NAMED = 4
+Phrase = tuple[str, str]
+_VERBS = {
+    "recv": "send", "send": "make", "event": "set", "condition": "signal", "latch": "count down",
+}  # fmt: skip
 
 
 def age(seconds: float) -> str:
@@ -62,41 +66,48 @@ class Words:
         """The whole wait of `pid` as one sentence."""
         one = self._graph.participants[pid]
         assert one.wait is not None
-        site = one.wait.site or self.fold(one)[1].site
-        parts = self._parts(one)
+        teller, wait = self.fold(one)
+        site = one.wait.site or wait.site
+        head, tail = self._needs(teller, wait)
         where = f" ({site})" if site else ""
-        limit = self._limit(self.fold(one)[1])
-        return f"{pid} waits {age(self._now - one.wait.t)}{where} {parts}{limit}."
+        return f"{pid} waits {age(self._now - one.wait.t)} {head}{where}{tail}{self._limit(wait)}."
 
     def _limit(self, wait: CurrentWait) -> str:
         if wait.deadline is not None:
             return f"; it goes on by itself in {age(wait.deadline - self._now)}"
-        return f"; killed by its time limit in {age(wait.limit - self._now)}" if wait.limit is not None else ""
+        if wait.limit is not None:
+            return f"; killed by its time limit in {age(wait.limit - self._now)}"
+        return ""
 
-    def _parts(self, one: Participant) -> str:
-        teller, wait = self.fold(one)
-        clauses = []
-        for clause in wait.needs:
-            told = self._peers(clause.of) or [self.atom(teller, wait, atom) for atom in clause.of]
-            if clause.k == len(clause.of) or len(told) == 1:
-                clauses += told
-            elif clause.k == 1:
-                clauses.append("needing any of: " + "; or ".join(told) + " — none can come")
-            else:
-                clauses.append(f"needing {clause.k} of: " + "; ".join(told))
-        return clauses[0] if len(clauses) == 1 else "needing all of: " + "; and ".join(clauses)
+    def _needs(self, teller: Participant, wait: CurrentWait) -> Phrase:
+        """A single need keeps its two halves, so that the call site can stand between them."""
+        atoms = [atom for clause in wait.needs for atom in clause.of]
+        peers = [atom.p for atom in atoms if atom.p is not None]
+        if all(clause.k == len(clause.of) for clause in wait.needs) and len(peers) == len(atoms) > 1:
+            return f"for {listed(peers)} to answer", ""
+        clauses = [self._clause(teller, wait, clause) for clause in wait.needs]
+        if len(clauses) == 1:
+            return clauses[0]
+        return "for all of these", ": " + "; and ".join(head + tail for head, tail in clauses)
 
-    def _peers(self, atoms: tuple[Atom, ...]) -> list[str]:
-        """Many participants that are waited for together are told in one go."""
-        names = [atom.p for atom in atoms if atom.p is not None]
-        return [f"for {listed(names)} to answer"] if len(names) == len(atoms) > 1 else []
+    def _clause(self, teller: Participant, wait: CurrentWait, clause: Clause) -> Phrase:
+        told = [self.atom(teller, wait, atom) for atom in clause.of]
+        if len(told) == 1:
+            return told[0]
+        parts = [head + tail for head, tail in told]
+        if clause.k == len(told):
+            return "for all of these", ": " + "; and ".join(parts)
+        if clause.k == 1:
+            return "for any of these", ": " + "; or ".join(parts) + " — none can come"
+        return f"for {clause.k} of these", ": " + "; ".join(parts) + " — too few can come"
 
-    def atom(self, one: Participant, wait: CurrentWait, atom: Atom) -> str:
+    def atom(self, one: Participant, wait: CurrentWait, atom: Atom) -> Phrase:
         """What one atom waits for, and who could end it."""
         if atom.external is not None:
-            return f"for {wait.label or atom.external}, outside the run" + (", where nobody can help" if atom.closed else "")
+            tail = ", where nobody can help" if atom.closed else ", outside the run"
+            return f"for {wait.label or atom.external}", tail
         if atom.p is not None:
-            return f"for {atom.p} to answer{self._fate(atom.p)}"
+            return f"for {atom.p} to answer", self._fate(atom.p)
         state = self._graph.resources[atom.r or ""]
         if state.type == "collective":
             return self._collective(state, atom)
@@ -114,37 +125,42 @@ class Words:
         ago = f" {age(self._now - known.ended_at)} ago" if known.ended_at is not None else ""
         return {"exit": "ended", "crash": "crashed", "fence": "was replaced"}[known.how] + ago
 
-    def _of(self, one: Participant, state: ResourceState, atom: Atom) -> str:
-        groups = self._compiler._condition(one, atom).groups
+    def _of(self, one: Participant, state: ResourceState, atom: Atom) -> Phrase:
+        groups = self._compiler.condition(one, atom).groups
         named = shown(state.id)
         thing = {"recv": f"a message in {named}", "send": f"room in {named}"}.get(atom.op or "", named)
         if atom.units > 1:
             thing = f"{atom.units} units of {named}"
-        helpers = [pid for group in groups for pid in group.weights]
-        gone = [f"{pid} ({self.fate(pid)})" for group in groups for pid in group.gone]
-        if any(group.never == "too many" for group in groups):
-            return f"for {thing}, more than exist ({state.capacity()})"
-        if any(group.via == "hold" for group in groups):
-            return f"for {thing}, held by {listed([*gone, *dict.fromkeys(helpers)])}"
-        if any(group.via == "queue" for group in groups):
-            return f"for {thing}, behind {listed(helpers)}"
-        verb = {"recv": "send", "send": "make"}.get(atom.op or "", "bring")
-        if any(group.open for group in groups):
-            return f"for {thing}; who could {verb} it is not known"
-        if helpers:
-            return f"for {thing}, which only {listed(helpers, 'or')} could {verb}"
-        return f"for {thing}, which nobody is left to {verb}" + (f": {listed(gone)}" if gone else "")
+        return f"for {thing}", self._source_of(state, atom, groups)
 
-    def _collective(self, state: ResourceState, atom: Atom) -> str:
-        assert state.declared is not None
-        seq, members = atom.seq or 0, state.declared.members or ()
+    def _source_of(self, state: ResourceState, atom: Atom, groups: tuple[Group, ...]) -> str:
+        """Who could bring it."""
+        helpers = list(dict.fromkeys(pid for group in groups for pid in group.weights))
+        gone = [f"{pid} ({self.fate(pid)})" for group in groups for pid in group.gone]
+        vias = {group.via for group in groups}
+        if any(group.never == "too many" for group in groups):
+            return f", more than exist ({state.capacity()})"
+        if "hold" in vias:
+            return f", held by {listed([*gone, *helpers])}"
+        if "queue" in vias:
+            return f", behind {listed(helpers)}"
+        verb = _VERBS.get(atom.op or state.type, "end it")
+        if any(group.open for group in groups):
+            return f", and who could {verb} is not known"
+        if helpers:
+            return f", which only {listed(helpers, 'or')} could {verb}"
+        return f", which nobody is left to {verb}" + (f": {listed(gone)}" if gone else "")
+
+    def _collective(self, state: ResourceState, atom: Atom) -> Phrase:
+        seq, members = atom.seq or 0, state.declared_members
         head = f"in {self.operation(state, seq)} #{seq} of {shown(state.id)}"
         if state.mismatched(seq):
-            return f"{head}, where the ranks disagree: {self.disagreement(state, seq)}"
-        arrived = [m for m in members if any(state.arrivals[p] >= seq for p in self._compiler.issuing(state, m))]
-        missing = [self._missing(state, m) for m in members if m not in arrived]
-        told = f"{len(arrived)} of {len(members)} ranks arrived"
-        return f"{head}: {told}" + (f"; missing {listed(missing)}" if missing else "")
+            return head, f", where the ranks disagree: {self.disagreement(state, seq)}"
+        issuing = {member: self._compiler.issuing(state, member) for member in members}
+        missing = [m for m in members if not any(state.arrivals[pid] >= seq for pid in issuing[m])]
+        told = f": {len(members) - len(missing)} of {len(members)} ranks arrived"
+        named = listed([self._missing(state, member) for member in missing])
+        return head, told + (f"; missing {named}" if missing else "")
 
     def _missing(self, state: ResourceState, member: str) -> str:
         """One rank that has not arrived, and what it does instead."""
@@ -167,21 +183,18 @@ class Words:
 
     def operation(self, state: ResourceState, seq: int) -> str:
         """The name of operation `seq`, as far as anybody has said it."""
-        return next((name for by in [self._operations(state, seq)] for name in by.values() if name), "operation")
-
-    def _operations(self, state: ResourceState, seq: int) -> dict[str, str]:
-        match = (state.declared.match if state.declared is not None else None) or FIELDS
-        issued = state.signatures.get(seq, {})
-        if "op" not in match:
-            return dict.fromkeys(issued, "")
-        return {pid: str(signature[match.index("op")] or "") for pid, signature in issued.items()}
+        if "op" not in state.fields():
+            return "operation"
+        place = state.fields().index("op")
+        told = (signature[place] for signature in state.signatures.get(seq, {}).values())
+        return next((str(name) for name in told if name), "operation")
 
     def disagreement(self, state: ResourceState, seq: int) -> str:
         """Who issued what as operation `seq`, the rarest first."""
-        match = (state.declared.match if state.declared is not None else None) or FIELDS
         by: dict[str, list[str]] = {}
         for pid, signature in state.signatures.get(seq, {}).items():
-            told = ", ".join(f"{k} {v}" if k != "op" else str(v) for k, v in zip(match, signature, strict=True) if v is not None)
+            pairs = zip(state.fields(), signature, strict=False)
+            told = ", ".join(str(v) if k == "op" else f"{k} {v}" for k, v in pairs if v is not None)
             by.setdefault(told or "nothing known", []).append(pid)
         parts = sorted(by.items(), key=lambda item: (len(item[1]), item[0]))
         return "; ".join(f"{listed(pids)} issued {told}" for told, pids in parts)
