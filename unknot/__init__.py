@@ -16,6 +16,13 @@ if not (_here / "graph" / "__init__.py").exists():
     __path__.append(str(_here.parent))
 
 if TYPE_CHECKING:
+    from unknot.graph.errors import UnknotError as UnknotError
+    from unknot.integrations.instrument import instrument as instrument
+    from unknot.integrations.primitives import Lock as Lock
+    from unknot.integrations.primitives import Mailbox as Mailbox
+    from unknot.integrations.primitives import Weights as Weights
+    from unknot.integrations.primitives import external as external
+    from unknot.integrations.primitives import progress as progress
     from unknot.integrations.ray.decorators import agent as agent
     from unknot.integrations.ray.decorators import environment as environment
     from unknot.integrations.ray.decorators import judge as judge
@@ -25,16 +32,9 @@ if TYPE_CHECKING:
     from unknot.integrations.ray.run import Report as Report
     from unknot.integrations.ray.run import Run as Run
     from unknot.integrations.ray.run import init as init
-    from unknot.integrations.instrument import instrument as instrument
-    from unknot.integrations.primitives import Lock as Lock
-    from unknot.integrations.primitives import Mailbox as Mailbox
-    from unknot.integrations.primitives import Weights as Weights
-    from unknot.integrations.primitives import external as external
-    from unknot.integrations.primitives import progress as progress
     from unknot.integrations.torch.group import Group as Group
     from unknot.integrations.torch.steps import Step as Step
     from unknot.integrations.torch.steps import steps as steps
-    from unknot.graph.errors import UnknotError as UnknotError
     from unknot.recovery.errors import ConfigError as ConfigError
     from unknot.recovery.errors import DeadlockInterrupted as DeadlockInterrupted
     from unknot.recovery.errors import FencedError as FencedError

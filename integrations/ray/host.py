@@ -1,0 +1,118 @@
+"""The loop that enters a member's code in its actor's process.
+
+A trainer: form the group, `setup(group)`, go back to where all ranks stand, `run()`; again in each generation, in the same process. Others:
+`setup()`, `run()`. The end of the run reaches a member as RunClosed from whatever it waits for, and counts as a clean end.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+import ray
+
+from unknot.integrations.instrument import instrument
+from unknot.recovery.errors import RunClosed, StaleGeneration
+from unknot.supervisor import process as processes
+from unknot.supervisor.process import Process
+
+if TYPE_CHECKING:
+    from unknot.integrations.torch.group import Former, Group
+    from unknot.integrations.torch.steps import Ledger
+
+_COLLECTIVE_LIMIT = timedelta(minutes=30)
+Outcome = Literal["done", "closed", "idle"]
+
+
+def join_as_actor() -> Process:
+    """Register this actor's process and wrap what it uses; the first act, before user code."""
+    actor_id = ray.get_runtime_context().get_actor_id() or ""
+    process = processes.join(actor_id=actor_id)
+    instrument("ray", "threading")
+    return process
+
+
+def enter(instance: Any) -> Outcome:
+    """Run the member's code to its end.
+
+    Returns:
+        "done" when `run` returned, "closed" when the run ended first, "idle" for a member without `run`.
+    """
+    process = processes.current("unknot_main")
+    settings = process.settings
+    try:
+        if settings.group is not None:
+            _train(instance, process)
+        else:
+            if hasattr(instance, "setup"):
+                instance.setup()
+            if not hasattr(instance, "run"):
+                return "idle"
+            instance.run()
+    except RunClosed:
+        processes.leave(how="done")
+        return "closed"
+    except BaseException as error:
+        processes.leave(how="dead", error=f"{type(error).__name__}: {error}"[:2000])
+        raise
+    processes.leave(how="done")
+    return "done"
+
+
+def _train(trainer: Any, process: Process) -> None:
+    from unknot.integrations.torch import steps
+    from unknot.integrations.torch.group import Former
+
+    settings = process.settings
+    assert settings.group is not None
+    former = Former(process, settings.group, rank=settings.rank, size=settings.size, timeout=_COLLECTIVE_LIMIT)
+    ledger = steps.Ledger(process, trainer)
+    steps.use(ledger)
+    try:
+        while not _one_generation(trainer, former, ledger):
+            pass
+        ledger.finish()
+    finally:
+        steps.use(None)
+        former.leave()
+
+
+def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
+    """Whether every rank came to the end of `run`; False when the generation was broken."""
+    group = former.form()
+    try:
+        trainer.setup(group)
+        ledger.enter(group)
+        trainer.run()
+        return _all_done(group)
+    except RunClosed:
+        raise
+    except Exception as error:
+        reason = group.is_over()
+        if reason is None and not isinstance(error, StaleGeneration):
+            raise
+        former.leave()
+        return False
+
+
+def _all_done(group: Group) -> bool:
+    rendezvous = group.rendezvous
+    assert rendezvous is not None
+    rendezvous.set(f"done/{group.rank}", "1")
+    wanted = [f"done/{rank}" for rank in range(group.size)]
+    while not rendezvous.check(wanted):
+        if group.is_over() is not None:
+            group.check()
+        rendezvous.pause()
+    return True
+
+
+def worker_environment(settings: processes.WorkerSettings) -> dict[str, str]:
+    """The environment variables a worker of this run is started with."""
+    variables = {processes.WORKER_ENV: settings.to_environment()}
+    if settings.group is not None and not settings.disabled:
+        variables["TORCH_FR_BUFFER_SIZE"] = os.environ.get("TORCH_FR_BUFFER_SIZE", "2000")
+    if settings.disabled:
+        variables[processes.DISABLED_ENV] = "1"
+    return variables

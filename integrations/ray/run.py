@@ -1,0 +1,309 @@
+"""`unknot.init` and the run a driver holds: starts the members, waits for them, ends everything it started.
+
+Whatever init starts (a private redis-server, Ray, the monitor) goes onto one exit stack, so that a failure half-way and the end of
+the run take the same way out, in reverse order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+import msgspec
+import ray
+
+from unknot.graph.events import Atom, Clause
+from unknot.integrations.instrument import instrument
+from unknot.integrations.ray import start as started
+from unknot.integrations.ray.decorators import MAIN, Spec, spec_of
+from unknot.integrations.ray.host import worker_environment
+from unknot.integrations.ray.start import whole_message
+from unknot.recovery.errors import ConfigError, FencedError, NameTaken, RunFailed, StoreUnavailable
+from unknot.recovery.mailbox import Mailbox
+from unknot.recovery.registration import end
+from unknot.supervisor.incidents import Incident
+from unknot.supervisor.members import read_member
+
+_SLICE_S = 0.2
+_GRACE_S = 8.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a run ended: each member's outcome, and the incidents it met."""
+
+    run: str
+    outcomes: dict[str, str]
+    incidents: tuple[Incident, ...]
+
+
+class MemberHandle:
+    """One member. `actor` is the Ray handle, for the member's own methods."""
+
+    def __init__(self, member: str, actor: Any, main: Any) -> None:
+        self.member = member
+        self.actor = actor
+        self._main = main
+
+    @property
+    def main_ref(self) -> Any:
+        """The reference that resolves when the member's `run` has ended."""
+        return self._main
+
+    def __repr__(self) -> str:
+        return f"<MemberHandle {self.member}>"
+
+
+class GroupHandle:
+    """The ranks of one collective group, in order."""
+
+    def __init__(self, name: str, members: Sequence[MemberHandle]) -> None:
+        self.name = name
+        self.members = tuple(members)
+
+    def __repr__(self) -> str:
+        return f"<GroupHandle {self.name} of {len(self.members)}>"
+
+
+class Run:
+    """One training run, as its driver holds it. Made by `unknot.init`; a context manager."""
+
+    def __init__(self, name: str, driver: started.Driver, cleanup: contextlib.ExitStack) -> None:
+        self.name = name
+        self._process = driver.process
+        self._claim = driver.claim
+        self._cleanup = cleanup
+        self._members: dict[str, MemberHandle] = {}
+        self._waited_for: list[MemberHandle] = []
+        self._outcomes: dict[str, str] = {}
+        self._closed = False
+
+    @property
+    def redis_url(self) -> str:
+        """Where the run's Redis is; holds its password."""
+        return self._process.settings.redis
+
+    def group(
+        self, cls: Any, *args: Any, size: int, name: str | None = None, ray: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> GroupHandle:
+        """Start the ranks of a collective group.
+
+        Args:
+            cls: an actor class, `@ray.remote` over `@unknot.trainer`; further arguments go to its constructor.
+            size: the number of ranks.
+            name: the group's name; by default what the decorator says.
+            ray: further actor options of Ray.
+
+        Raises:
+            ConfigError: not such a class, or a size below 1.
+            NameTaken: a group of that name was started.
+        """
+        spec = self._spec(cls, "run.group")
+        if spec.group is None:
+            raise ConfigError(
+                what=f"run.group takes a class decorated with @unknot.trainer, this one is a {spec.role}",
+                todo="use run.spawn for it",
+            )
+        if size < 1:
+            raise ConfigError(what=f"a group of {size} ranks", todo="give size=1 or more")
+        group = name if name is not None else spec.group
+        prefix = "trainer" if group == "policy" else f"trainer/{group}"
+        handles = [
+            self._start(cls, f"{prefix}/{rank}", spec, args, kwargs, ray, group=group, rank=rank, size=size)
+            for rank in range(size)
+        ]
+        self._waited_for += handles
+        return GroupHandle(group, handles)
+
+    def spawn(
+        self, cls: Any, *args: Any, name: str, ray: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> MemberHandle:
+        """Start one member; further arguments go to its constructor.
+
+        Raises:
+            ConfigError: not an actor class over one of Unknot's decorators.
+            NameTaken: a member of that role and name was started.
+        """
+        spec = self._spec(cls, "run.spawn")
+        if spec.group is not None:
+            raise ConfigError(what="run.spawn of a trainer", todo="use run.group(cls, size=...)")
+        return self._start(cls, f"{spec.role}/{name}", spec, args, kwargs, ray)
+
+    def _spec(self, cls: Any, call: str) -> Spec:
+        spec = spec_of(cls)
+        if spec is None:
+            raise ConfigError(
+                what=f"{call} was given {getattr(cls, '__name__', cls)!r}, which has no role",
+                todo="decorate the class with @unknot.agent, @unknot.judge, @unknot.environment or @unknot.trainer",
+            )
+        if not hasattr(cls, "__ray_metadata__"):
+            raise ConfigError(
+                what=f"{call} was given the plain class {cls.__name__}",
+                todo="put @ray.remote above the Unknot decorator",
+            )
+        return spec
+
+    def _start(
+        self,
+        cls: Any,
+        member: str,
+        spec: Spec,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Mapping[str, Any] | None,
+        *,
+        group: str | None = None,
+        rank: int = 0,
+        size: int = 1,
+    ) -> MemberHandle:
+        if member in self._members:
+            raise NameTaken(name=member, run=self.name)
+        settings = msgspec.structs.replace(
+            self._process.settings, member=member, role=spec.role, group=group, rank=rank, size=size
+        )
+        actor = cls.options(**_ray_options(options, worker_environment(settings))).remote(*args, **kwargs)
+        handle = MemberHandle(member, actor, getattr(actor, MAIN).remote())
+        self._members[member] = handle
+        return handle
+
+    def mailbox(
+        self, name: str, *, capacity: int = 1024, senders: str | Sequence[str] | None = None,
+        receivers: str | Sequence[str] | None = None,
+    ) -> Mailbox:  # fmt: skip
+        """Declare a mailbox.
+
+        Args:
+            name: its name.
+            capacity: how many unconsumed items it takes before a sender waits.
+            senders, receivers: member names or patterns such as "agent/*"; None lets anybody, and then nobody can be proved
+                to be the only one who could help.
+
+        Raises:
+            ConfigError: it is declared already with other values, or a capacity below 1.
+        """
+        box = Mailbox(name, self._process.store, self._process.recorder)
+        box.declare(capacity=capacity, senders=_listed(senders), receivers=_listed(receivers))
+        return box
+
+    def wait(self, *, timeout: timedelta | None = None) -> Report:
+        """Until every trainer's `run` has returned (without trainers: every member's).
+
+        Raises:
+            RunFailed: a member failed; names the first one and its error.
+            TimeoutError: `timeout` passed.
+        """
+        end = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        targets = self._waited_for or list(self._members.values())
+        with self._announced(targets):
+            while not all(handle.member in self._outcomes for handle in targets):
+                self._collect()
+                if end is not None and time.monotonic() >= end:
+                    waiting = [h.member for h in targets if h.member not in self._outcomes]
+                    raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
+        return Report(self.name, dict(self._outcomes), tuple(self.incidents(open_only=False)))
+
+    def _announced(self, targets: Sequence[MemberHandle]) -> contextlib.AbstractContextManager[Any]:
+        recorder = self._process.recorder
+        incarnations = {m.member: m.incarnation for m in self._process.members()}
+        atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
+        need = Clause(k=len(atoms), of=atoms)
+        return recorder.wait(recorder.next_ticket(), [need], interruptible=False)
+
+    def _collect(self) -> None:
+        pending = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
+        done, _ = started.raw_wait(list(pending), num_returns=1, timeout=_SLICE_S, fetch_local=False)
+        failures = []
+        for ref in done:
+            handle = pending[ref]
+            try:
+                self._outcomes[handle.member] = started.raw_get(ref)
+            except Exception as error:  # noqa: BLE001 - every failure of a member is reported as RunFailed
+                self._outcomes[handle.member] = "failed"
+                failures.append((handle.member, error))
+        if failures:
+            self._fail(failures)
+
+    def _fail(self, failures: list[tuple[str, Exception]]) -> None:
+        for member, failure in failures:
+            self._note_end(member, "dead", whole_message(failure))
+        dead = sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+        first = dead[0].member if dead else failures[0][0]
+        told = {member: whole_message(failure) for member, failure in failures}
+        error = told.get(first) or (dead[0].error if dead else "an unknown error")
+        raise RunFailed(run=self.name, member=first, error=error)
+
+    def incidents(self, *, open_only: bool = True) -> list[Incident]:
+        """The run's incidents, oldest first."""
+        from unknot.supervisor.store.incident_store import IncidentStore
+
+        return list(IncidentStore(self._process.store).list(open_only=open_only))
+
+    def close(self) -> None:
+        """End the run: members leave their loops, and all that `init` started is stopped. Twice is once."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._cleanup:
+            self._claim.closing()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        refs = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
+        if refs:
+            started.raw_wait(list(refs), num_returns=len(refs), timeout=_GRACE_S, fetch_local=False)
+        for handle in self._members.values():
+            ray.kill(handle.actor)
+            if self._outcomes.get(handle.member) in (None, "idle"):
+                self._note_end(handle.member, "done", "")
+
+    def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
+        """The member's process may have been unable to say it itself."""
+        known = read_member(self._process.store, member)
+        if known.incarnation and known.state not in ("done", "dead"):
+            with contextlib.suppress(FencedError, StoreUnavailable):
+                end(self._process.store, member, known.incarnation, state=state, error=error)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _listed(rights: str | Sequence[str] | None) -> list[str] | None:
+    return [rights] if isinstance(rights, str) else None if rights is None else list(rights)
+
+
+def _ray_options(options: Mapping[str, Any] | None, variables: dict[str, str]) -> dict[str, Any]:
+    merged = {"num_cpus": 0, **(options or {})}
+    runtime = dict(merged.get("runtime_env") or {})
+    runtime["env_vars"] = {**runtime.get("env_vars", {}), **variables}
+    return {**merged, "runtime_env": runtime}
+
+
+def init(
+    run: str | None = None, *, redis: str | None = None, config: Mapping[str, Any] | None = None
+) -> Run:
+    """Start a run as its driver.
+
+    Args:
+        run: the run's name; by default one made of the date and the process id.
+        redis: the URL of a Redis 6.2 or newer; by default a private one is started and stopped with the run.
+        config: settings that go before environment and file, such as {"slow_after_s": 30}.
+
+    Raises:
+        ConfigError: an unknown setting, a run name with odd characters, a URL that is none.
+        StoreUnavailable: Redis is not reached, refuses, or is too old; or none can be started.
+        RunBusy: another live driver has this run.
+    """
+    with contextlib.ExitStack() as stack:
+        name = run if run is not None else time.strftime(f"run-%Y%m%d-%H%M%S-{os.getpid()}")
+        driver = started.driver_process(stack, name, redis, dict(config or {}))
+        started.ray_cluster(stack)
+        if driver.process.table is not None:
+            stack.callback(instrument("ray"))
+            started.monitor(stack, driver)
+        return Run(name, driver, stack.pop_all())

@@ -1,0 +1,121 @@
+"""`ray.get` and `ray.wait` as waits: for the participant that executes the call.
+
+The first `publish_after` of a call is left alone, since no wait so short is ever published. Then the wait is announced and cut
+into slices of `ray.wait(fetch_local=False)`, so that it can be interrupted; the value is fetched once, at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ray
+
+from unknot.graph.events import Atom, Clause
+from unknot.supervisor.process import Process
+
+_SLICE_S = 0.1
+
+
+class ActorNames:
+    """Which member an actor id belongs to; asked of the store once for each new id."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._known: dict[str, str] = {}
+
+    def participant(self, actor_id: str) -> str | None:
+        """The main participant of the member that runs as this actor, None if no member does."""
+        if actor_id not in self._known:
+            self._known |= {m.actor_id: f"{m.member}#{m.incarnation}" for m in self._process.members() if m.actor_id}
+        return self._known.get(actor_id)
+
+
+def wrap(process: Process) -> Callable[[], None]:
+    """Replace `ray.get` and `ray.wait`; returns what restores them."""
+    raw_get, raw_wait = ray.get, ray.wait
+    waits = RayWaits(process, raw_get=raw_get, raw_wait=raw_wait)
+    ray.get, ray.wait = waits.get, waits.wait
+
+    def undo() -> None:
+        ray.get, ray.wait = raw_get, raw_wait
+
+    return undo
+
+
+class RayWaits:
+    """The wrapped calls, over the raw ones."""
+
+    def __init__(self, process: Process, *, raw_get: Callable[..., Any], raw_wait: Callable[..., Any]) -> None:
+        self._process = process
+        self._raw_get = raw_get
+        self._raw_wait = raw_wait
+        self._names = ActorNames(process)
+
+    def get(self, object_refs: Any, *, timeout: float | None = None, **options: Any) -> Any:
+        """As `ray.get`."""
+        refs = _refs_of(object_refs)
+        if not refs or timeout == 0:
+            return self._raw_get(object_refs, timeout=timeout, **options)
+        started = time.monotonic()
+        self._until(refs, k=len(refs), timeout_s=timeout, label="ray.get")
+        left = None if timeout is None else max(timeout - (time.monotonic() - started), 0.001)
+        return self._raw_get(object_refs, timeout=left, **options)
+
+    def wait(
+        self,
+        ray_waitables: Any,
+        *,
+        num_returns: int = 1,
+        timeout: float | None = None,
+        fetch_local: bool = True,
+    ) -> Any:
+        """As `ray.wait`: k of n."""
+        refs = _refs_of(ray_waitables)
+        started = time.monotonic()
+        if refs and timeout != 0 and 1 <= num_returns <= len(refs):
+            self._until(refs, k=num_returns, timeout_s=timeout, label="ray.wait")
+        left = None if timeout is None else max(timeout - (time.monotonic() - started), 0.0)
+        return self._raw_wait(ray_waitables, num_returns=num_returns, timeout=left, fetch_local=fetch_local)
+
+    def _until(self, refs: Sequence[Any], *, k: int, timeout_s: float | None, label: str) -> None:
+        unique = list(dict.fromkeys(refs))
+        k = min(k, len(unique))
+        first_s = self._process.config.publish_after_s
+        if timeout_s is not None and timeout_s <= first_s:
+            return
+        if len(self._ready(unique, k, first_s)) >= k:
+            return
+        end = None if timeout_s is None else time.monotonic() + timeout_s - first_s
+        self._announced(unique, k, end, label)
+
+    def _announced(self, refs: list[Any], k: int, end: float | None, label: str) -> None:
+        table = self._process.table
+        assert table is not None
+        clause = Clause(k=k, of=tuple(self._atom(ref) for ref in refs))
+        deadline_s = None if end is None else end - time.monotonic()
+        with table.wait(table.next_ticket(), [clause], deadline_s=deadline_s, label=label) as waiting:
+            while len(self._ready(refs, k, _SLICE_S)) < k:
+                error = waiting.poll_interrupt()
+                if error is not None:
+                    raise error
+                if end is not None and time.monotonic() >= end:
+                    return
+
+    def _ready(self, refs: list[Any], k: int, timeout_s: float) -> list[Any]:
+        ready: list[Any] = self._raw_wait(refs, num_returns=k, timeout=timeout_s, fetch_local=False)[0]
+        return ready
+
+    def _atom(self, ref: Any) -> Atom:
+        actor = ref.task_id().actor_id()
+        participant = None if actor.is_nil() else self._names.participant(actor.hex())
+        return Atom(p=participant) if participant is not None else Atom(external=f"ray task {ref.hex()[:12]}")
+
+
+def _refs_of(value: Any) -> list[Any]:
+    if isinstance(value, ray.ObjectRef):
+        return [value]
+    if isinstance(value, list) and all(isinstance(ref, ray.ObjectRef) for ref in value):
+        return value
+    return []

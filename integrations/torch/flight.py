@@ -1,0 +1,211 @@
+"""Collectives as events: what PyTorch's flight recorder knows, read only once something stands.
+
+`pg_status` costs microseconds and is read at every look of the publisher. Only when an operation has been issued and not
+completed, and the issuing thread has neither moved its Python frame nor used CPU time since the look before, the entries
+are dumped (milliseconds), once for each standing operation. From then on the group's *queue* is reported as the participant
+that waits for the absent ranks, and the issuing thread waits for its queue.
+
+A host thread that stands elsewhere (it sleeps, or waits for a lock while an asynchronous operation is under way) must not be
+told as waiting in the collective: so its innermost frame has to be inside torch, and a wait of our own table goes first.
+
+On Gloo, `state` stays "scheduled" and `retired` tells completion; `pg_config` is empty; the group's number in the recorder
+grows with each process group made, so it is learnt from the first entry after the group was formed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import msgspec
+
+from unknot.graph.events import Arrive, Atom, Clause, Event, Resource, Wait
+from unknot.supervisor.recorder.sites import calling_site, short_site
+from unknot.supervisor.recorder.slots import Waiting
+from unknot.supervisor.recorder.table import WaitTable
+
+_MATCH = ("op", "shape", "dtype", "root")
+_HIDDEN_PARTS = ("/torch/", "/unknot/", "/integrations/torch/")
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """A formed group: its resource, its number in the flight recorder, and who issues on each rank."""
+
+    name: str
+    generation: int
+    recorder_id: int
+    members: tuple[str, ...]
+    issuer: str
+    issuer_ident: int
+
+    @property
+    def resource(self) -> str:
+        """`coll:name@ggeneration`."""
+        return f"coll:{self.name}@g{self.generation}"
+
+
+class _Sample(msgspec.Struct, frozen=True):
+    seq: int
+    frame: int
+    instruction: int
+    cpu_s: float
+
+
+class _Standing(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    host_ticket: int
+    queue_ticket: int
+    entry: dict[str, Any]
+    since: float
+
+
+def dump(*, entries: bool) -> dict[str, Any]:
+    """The flight recorder's state; `entries` with stacks, else the status only."""
+    from torch._C._distributed_c10d import _dump_fr_trace  # type: ignore[attr-defined]
+
+    loaded: dict[str, Any] = pickle.loads(
+        _dump_fr_trace(includeCollectives=entries, includeStackTraces=entries, onlyActive=False)
+    )
+    return loaded
+
+
+def newest_recorder_id() -> int:
+    """The recorder's number of the group that issued last."""
+    return int(dump(entries=True)["entries"][-1]["pg_id"])
+
+
+class CollectiveSource:
+    """Adds the standing collectives of this process to its snapshots."""
+
+    def __init__(self, table: WaitTable, *, cpu_time: Callable[[int], float] | None = None) -> None:
+        self.errors = 0
+        self.dumps = 0
+        self._table = table
+        self._groups: dict[str, Watched] = {}
+        self._samples: dict[str, _Sample] = {}
+        self._standing: dict[str, _Standing] = {}
+        self._cpu_time = cpu_time if cpu_time is not None else thread_cpu_s
+
+    def watch(self, group: Watched) -> None:
+        """A group was formed; replaces its older generation."""
+        self._groups[group.name] = group
+        self._samples.pop(group.name, None)
+        self._standing.pop(group.name, None)
+
+    def forget(self, name: str) -> None:
+        """The group's generation is over."""
+        self._groups.pop(name, None)
+        self._samples.pop(name, None)
+        self._standing.pop(name, None)
+
+    def collect(self, standing: dict[str, Waiting]) -> Sequence[Event]:
+        """Arrivals of every group, and the waits of those that stand."""
+        groups = list(self._groups.values())
+        if not groups:
+            return ()
+        try:
+            status = dump(entries=False)["pg_status"]
+        except Exception:  # noqa: BLE001 - torch is shutting down; counted
+            self.errors += 1
+            return ()
+        return [event for g in groups for event in self._of_group(g, status, standing)]
+
+    def _of_group(
+        self, group: Watched, status: dict[str, Any], waits: dict[str, Waiting]
+    ) -> list[Event]:
+        of_group = status.get(str(group.recorder_id), {})
+        enqueued = int(of_group.get("last_enqueued_collective", -1))
+        completed = int(of_group.get("last_completed_collective", -1))
+        resource = Resource(r=group.resource, type="collective", members=group.members, match=_MATCH)
+        events: list[Event] = [resource]
+        if enqueued > 0:
+            events.append(Arrive(p=group.issuer, r=group.resource, seq=enqueued))
+        stands = self._look(group, enqueued, completed)
+        if stands is None:
+            return events
+        return events + self._waits(group, stands, waits)
+
+    def _look(self, group: Watched, enqueued: int, completed: int) -> _Standing | None:
+        frame = sys._current_frames().get(group.issuer_ident)
+        if enqueued <= completed or frame is None:
+            self._samples.pop(group.name, None)
+            self._standing.pop(group.name, None)
+            return None
+        sample = _Sample(enqueued, id(frame), frame.f_lasti, self._cpu_time(group.issuer_ident))
+        before = self._samples.get(group.name)
+        self._samples[group.name] = sample
+        if before is None or not _same_place(before, sample):
+            self._standing.pop(group.name, None)
+            return None
+        known = self._standing.get(group.name)
+        if known is None:
+            known = self._stand(group, frame)
+            if known is not None:
+                self._standing[group.name] = known
+        return known
+
+    def _stand(self, group: Watched, frame: FrameType) -> _Standing | None:
+        if not _in_torch(frame):
+            return None
+        self.dumps += 1
+        entries = [e for e in dump(entries=True)["entries"] if e["pg_id"] == group.recorder_id and not e["retired"]]
+        if not entries:
+            return None
+        entry = min(entries, key=lambda e: int(e["collective_seq_id"]))
+        return _Standing(
+            seq=int(entry["collective_seq_id"]),
+            host_ticket=self._table.next_ticket(),
+            queue_ticket=self._table.next_ticket(),
+            entry=entry,
+            since=int(entry["time_created_ns"]) / 1e9,
+        )
+
+    def _waits(self, group: Watched, stands: _Standing, waits: dict[str, Waiting]) -> list[Event]:
+        entry, queue = stands.entry, f"{self._table.source}/queue:{group.name}"
+        site, op = entry_site(entry), entry_op(entry)
+        arrive = Arrive(
+            p=group.issuer, r=group.resource, seq=stands.seq, op=op, shape=str(entry["input_sizes"]),
+            dtype=str(entry["input_dtypes"]), site=site,
+        )  # fmt: skip
+        need = Clause(k=1, of=(Atom(r=group.resource, seq=stands.seq),))
+        events: list[Event] = [
+            arrive,
+            Wait(p=queue, t=stands.since, ticket=stands.queue_ticket, needs=(need,), site=site, label=op),
+        ]
+        if group.issuer not in waits:
+            host = Clause(k=1, of=(Atom(p=queue),))
+            events.append(
+                Wait(p=group.issuer, t=stands.since, ticket=stands.host_ticket, needs=(host,), site=site, label=op)
+            )
+        return events
+
+
+def _same_place(before: _Sample, now: _Sample) -> bool:
+    same = (before.seq, before.frame, before.instruction) == (now.seq, now.frame, now.instruction)
+    return same and now.cpu_s - before.cpu_s < 0.001
+
+
+def _in_torch(frame: FrameType) -> bool:
+    return "/torch/" in frame.f_code.co_filename
+
+
+def thread_cpu_s(ident: int) -> float:
+    """CPU seconds that a thread of this process has used."""
+    return time.clock_gettime(time.pthread_getcpuclockid(ident))
+
+
+def entry_op(entry: dict[str, Any]) -> str:
+    """The operation's name without its back end: `all_reduce`."""
+    return str(entry["profiling_name"]).split(":")[-1]
+
+
+def entry_site(entry: dict[str, Any]) -> str | None:
+    """Where the user's code issued the operation: the innermost frame outside torch and Unknot."""
+    for frame in entry.get("frames", ()):
+        if not any(part in frame["filename"] for part in _HIDDEN_PARTS):
+            return short_site(frame["filename"], int(frame["line"]))
+    return calling_site()

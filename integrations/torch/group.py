@@ -1,0 +1,192 @@
+"""One generation of a collective group: formed, watched, broken, left. The process stays.
+
+Forming: all ranks join in the store, make a Gloo group over the generation's own rendezvous, run one reduction, and tell each
+other which sockets appeared, so that each knows exactly the sockets between ranks. Breaking: the store's mark first, then every
+rank shuts those sockets down, so that whoever stands in a collective fails at once, and whoever waits elsewhere is interrupted. Leaving
+comes before anything else in the next generation: a rank that stays would keep others blocked.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from unknot.graph.events import Atom, Clause
+from unknot.integrations.torch import flight, sockets
+from unknot.integrations.torch.rendezvous import RendezvousStore
+from unknot.recovery.errors import ConfigError, StaleGeneration
+from unknot.recovery.group import GroupSlot
+from unknot.supervisor.process import Process
+from unknot.supervisor.recorder.commands import Command
+
+_RENDEZVOUS_KEPT = timedelta(hours=1)
+
+
+class Group:
+    """What a trainer's `setup` is given. `StaleGeneration` is raised by its methods once it is replaced.
+
+    Attributes:
+        name: the group's name.
+        generation: grows by one each time the group is re-formed.
+        rank, size: this process' place.
+        process_group: the torch process group of this generation, also torch's default one.
+    """
+
+    def __init__(self, slot: GroupSlot, *, process_group: Any, issuer_ident: int) -> None:
+        self.name = slot.name
+        self.generation = slot.generation
+        self.rank = slot.rank
+        self.size = slot.size
+        self.process_group = process_group
+        self.slot = slot
+        self.broken: str | None = None
+        self.links: Mapping[int, sockets.Endpoints] = {}
+        self.rendezvous: RendezvousStore | None = None
+        self.issuer_ident = issuer_ident
+
+    def mesh(self, *dims: int, names: tuple[str, ...] | None = None) -> DeviceMesh:
+        """A device mesh over this group: one dimension by default.
+
+        Args:
+            dims: sizes of the dimensions, their product is the group's size.
+            names: names of the dimensions.
+
+        Raises:
+            StaleGeneration: the group was re-formed.
+            ConfigError: the sizes do not multiply to the group's size.
+        """
+        self.check()
+        if not dims or dims == (self.size,):
+            return DeviceMesh.from_group(self.process_group, "cpu", mesh_dim_names=names)
+        product = 1
+        for dim in dims:
+            product *= dim
+        if product != self.size:
+            raise ConfigError(
+                what=f"mesh{dims} has {product} places, group {self.name} has {self.size} ranks",
+                todo="give sizes whose product is the group's size",
+            )
+        return init_device_mesh("cpu", dims, mesh_dim_names=names)
+
+    def check(self) -> None:
+        """Raise StaleGeneration if this generation is over."""
+        if self.broken is not None:
+            raise StaleGeneration(group=self.name, generation=self.generation, reason=self.broken)
+
+    def is_over(self) -> str | None:
+        """Why this generation is over, by our own mark or the store's; None while it runs."""
+        if self.broken is None:
+            self.broken = self.slot.reason_if_broken()
+        return self.broken
+
+    def __repr__(self) -> str:
+        state = f"broken: {self.broken}" if self.broken else "running"
+        return f"<Group {self.name} generation {self.generation} rank {self.rank} of {self.size}, {state}>"
+
+
+class Former:
+    """Forms, breaks and leaves the generations of one rank's group."""
+
+    def __init__(self, process: Process, name: str, *, rank: int, size: int, timeout: timedelta) -> None:
+        self.group: Group | None = None
+        self._process = process
+        self._name = name
+        self._rank = rank
+        self._size = size
+        self._timeout = timeout
+        self._collectives: flight.CollectiveSource | None = None
+        if process.table is not None and process.listener is not None:
+            self._collectives = flight.CollectiveSource(process.table)
+            process.table.add_source(self._collectives)
+            process.listener.handle("break", self._on_break)
+
+    def form(self) -> Group:
+        """Join the next generation and make its process group; blocks until all ranks have joined.
+
+        Raises:
+            RunClosed: the run ended meanwhile.
+        """
+        slot = self._joined()
+        store = RendezvousStore(
+            self._process.store, prefix=("gstore", self._name, str(slot.generation)), timeout=self._timeout,
+            keep=_RENDEZVOUS_KEPT,
+        )  # fmt: skip
+        before = sockets.connected_sockets()
+        dist.init_process_group(
+            "gloo", store=store, rank=self._rank, world_size=self._size, timeout=self._timeout
+        )
+        dist.all_reduce(torch.zeros(1))
+        new = {fd: ends for fd, ends in sockets.connected_sockets().items() if before.get(fd) != ends}
+        group = Group(slot, process_group=dist.group.WORLD, issuer_ident=threading.get_ident())
+        group.rendezvous = store
+        group.links = sockets.mirrored(new, self._exchanged(store, new))
+        self._watch(group, slot.sources)
+        self.group = group
+        slot.running()
+        return group
+
+    def _joined(self) -> GroupSlot:
+        process = self._process
+        recorder = process.recorder
+        need = Clause(k=1, of=(Atom(external=f"group {self._name} to form"),))
+        with recorder.wait(recorder.next_ticket(), [need]) as waiting:
+            return GroupSlot.join(
+                process.store, self._name, size=self._size, rank=self._rank, member=process.member,
+                incarnation=process.incarnation, give_up=waiting.poll_interrupt,
+            )  # fmt: skip
+
+    def _exchanged(self, store: RendezvousStore, mine: Mapping[int, sockets.Endpoints]) -> list[sockets.Endpoints]:
+        store.set(f"sockets/{self._rank}", json.dumps(list(mine.values())))
+        others = [r for r in range(self._size) if r != self._rank]
+        lists = [json.loads(store.get(f"sockets/{r}")) for r in others]
+        return [((a[0], a[1]), (b[0], b[1])) for ends in lists for a, b in ends]
+
+    def _watch(self, group: Group, sources: tuple[str, ...]) -> None:
+        if self._collectives is None:
+            return
+        self._collectives.watch(
+            flight.Watched(
+                name=group.name, generation=group.generation, recorder_id=flight.newest_recorder_id(),
+                members=sources, issuer=self._process.recorder.participant(), issuer_ident=group.issuer_ident,
+            )
+        )  # fmt: skip
+
+    def leave(self) -> None:
+        """Shut the generation's sockets and destroy its process group: the first act of a survivor."""
+        group, self.group = self.group, None
+        if group is None:
+            return
+        group.broken = group.broken or "left"
+        sockets.shut_down(group.links)
+        if self._collectives is not None:
+            self._collectives.forget(group.name)
+        dist.destroy_process_group()
+
+    def _on_break(self, command: Command) -> str:
+        group = self.group
+        if group is None or group.generation != command.generation or group.name != command.group:
+            return "gone"
+        group.broken = command.reason
+        self._interrupt_issuer(group, command)
+        count = sockets.shut_down(group.links)
+        return f"broke {count} links"
+
+    def _interrupt_issuer(self, group: Group, command: Command) -> None:
+        table = self._process.table
+        assert table is not None
+        slot = table.slot_of(group.issuer_ident)
+        waiting = slot.wait if slot is not None else None
+        if slot is None or waiting is None:
+            return
+        error = StaleGeneration(group=group.name, generation=group.generation, reason=command.reason)
+        table.interrupt(slot.participant, waiting.ticket, error)
+        self._process.wake(slot.participant, waiting.ticket)
+
+

@@ -1,0 +1,65 @@
+"""The sockets between the ranks of one process group, found so that they alone can be shut down.
+
+A rank that stands in a Gloo collective is freed by nothing in torch's API; it is freed by shutting down the sockets
+that the collective reads from. Which ones are these? All connected sockets that appeared while the group was made are
+only suspects: a thread of Ray or Redis may have connected meanwhile. A socket belongs to the group if another rank lists its
+mirror image (local and remote address swapped) among its own suspects. Listening sockets are left alone: shutting one
+down ends the process (Gloo's accept loop raises in a thread of its own).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Mapping
+
+Address = tuple[str, int]
+Endpoints = tuple[Address, Address]
+
+
+def connected_sockets() -> dict[int, Endpoints]:
+    """Descriptor -> (local, remote) address of each connected TCP socket of this process."""
+    found: dict[int, Endpoints] = {}
+    for name in os.listdir("/proc/self/fd"):
+        endpoints = _endpoints(int(name))
+        if endpoints is not None:
+            found[int(name)] = endpoints
+    return found
+
+
+def _endpoints(descriptor: int) -> Endpoints | None:
+    try:
+        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+            return None
+        duplicate = socket.socket(fileno=os.dup(descriptor))
+    except OSError:
+        return None
+    with duplicate:
+        if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
+            return None
+        try:
+            local, remote = duplicate.getsockname(), duplicate.getpeername()
+        except OSError:
+            return None
+        return (str(local[0]), int(local[1])), (str(remote[0]), int(remote[1]))
+
+
+def mirrored(mine: Mapping[int, Endpoints], others: Iterable[Endpoints]) -> dict[int, Endpoints]:
+    """Those of `mine` whose other end is listed by another rank."""
+    far_ends = {(local, remote) for local, remote in others}
+    return {fd: (local, remote) for fd, (local, remote) in mine.items() if (remote, local) in far_ends}
+
+
+def shut_down(sockets: Mapping[int, Endpoints]) -> int:
+    """Shut down both directions of each socket that still is what it was; returns how many were."""
+    count = 0
+    for descriptor, endpoints in sockets.items():
+        if _endpoints(descriptor) != endpoints:
+            continue
+        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
+            try:
+                duplicate.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+            count += 1
+    return count

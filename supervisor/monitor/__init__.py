@@ -1,0 +1,1 @@
+"""The monitor: a pure decision core, and the shell that feeds it and carries out what it decides."""

@@ -1,0 +1,7 @@
+"""`python -m unknot.supervisor.monitor`."""
+
+import sys
+
+from unknot.supervisor.monitor.process import main
+
+sys.exit(main())

@@ -1,0 +1,56 @@
+"""What the decision core tells the shell to do."""
+
+from __future__ import annotations
+
+import msgspec
+
+from unknot.supervisor.incidents import Incident
+
+
+class AskRound(msgspec.Struct, frozen=True):
+    """Ask the publishers of `sources` for their tickets. With `mailboxes`, first read their counts from the store."""
+
+    sources: tuple[str, ...]
+    round_id: int
+
+
+class ReadCounts(msgspec.Struct, frozen=True):
+    """Read the counts of these mailboxes from the store and feed them as a record of source `store`."""
+
+    mailboxes: tuple[str, ...]
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Write the incident; with `alert`, tell the receivers too."""
+
+    incident: Incident
+    alert: bool = False
+
+
+class CollectStacks(msgspec.Struct, frozen=True, kw_only=True):
+    """Have each source send its stacks, under one key per source."""
+
+    incident: str
+    keys: dict[str, str]
+
+
+class InterruptWait(msgspec.Struct, frozen=True, kw_only=True):
+    """End one wait, if it is still that very one."""
+
+    key: str
+    incident: str
+    participant: str
+    ticket: int
+
+
+class BreakGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """End a group's generation: the mark in the store first, then each source shuts its sockets, under one key each."""
+
+    incident: str
+    group: str
+    generation: int
+    reason: str
+    keys: dict[str, str]
+
+
+Instruction = AskRound | ReadCounts | Put | CollectStacks | InterruptWait | BreakGroup

@@ -1,0 +1,67 @@
+"""The monitor as a process: `supervisor daemon`, or the child that a driver starts for its run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import msgspec
+import structlog
+
+from unknot.recovery.errors import StoreUnavailable
+from unknot.supervisor.config import Config
+from unknot.supervisor.logs import configure_logs
+from unknot.supervisor.monitor.shell import Monitor
+from unknot.supervisor.process import MONITOR_ENV, MonitorSettings
+from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
+
+_PAUSE_S = 1.0
+_log = structlog.get_logger("unknot.monitor")
+
+
+def run_monitor(redis_url: str, run: str, config: Config, *, stop: threading.Event | None = None) -> None:
+    """Watch a run until `stop` is set, or the process is told to end by SIGTERM or SIGINT.
+
+    Redis may come and go: the monitor waits for it, and takes over anew.
+
+    Raises:
+        StoreUnavailable: Redis was not there at the start.
+        ConfigError: a webhook address or secret that cannot be used.
+    """
+    ended = stop if stop is not None else _ended_by_signal()
+    limits = StoreLimits(retry_s=config.store_limit_s)
+    with RedisStore.connect(redis_url, run, limits=limits) as store:
+        monitor = Monitor(store, config)
+        monitor.start()
+        try:
+            while not ended.is_set():
+                try:
+                    monitor.run_once()
+                except StoreUnavailable as error:
+                    _log.warning("monitor.store.away", error=str(error))
+                    ended.wait(_PAUSE_S)
+        finally:
+            monitor.stop()
+
+
+def _ended_by_signal() -> threading.Event:
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    return ended
+
+
+def main() -> int:
+    """Entry of the driver's child: settings come from the environment."""
+    settings = msgspec.json.decode(os.environ[MONITOR_ENV], type=MonitorSettings)
+    config = settings.config
+    configure_logs(config.log_level)
+    assert config.redis is not None
+    run_monitor(config.redis, settings.run, config)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

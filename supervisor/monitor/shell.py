@@ -1,0 +1,266 @@
+"""The thin shell around the decision core: reads Redis, carries out instructions, and nothing else.
+
+One loop: read what is new in the stream of records (a blocking read of one tick), feed it, let time pass, carry out what follows. Only
+the holder of the leader's lease runs the core; the others try for the lease. A new leader starts from each process' full record
+and the open incidents, then follows the stream from there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import structlog
+
+from unknot.graph.events import Event, Record
+from unknot.graph.ids import parse
+from unknot.recovery.errors import LeaseLost
+from unknot.recovery.group import break_group
+from unknot.recovery.interrupts import interrupt
+from unknot.supervisor.alerts.pump import AlertPump
+from unknot.supervisor.clock import RunClock
+from unknot.supervisor.config import Config
+from unknot.supervisor.members import read_members
+from unknot.supervisor.monitor.core import MonitorCore
+from unknot.supervisor.monitor.instructions import (
+    AskRound,
+    BreakGroup,
+    CollectStacks,
+    Instruction,
+    InterruptWait,
+    Put,
+    ReadCounts,
+)
+from unknot.supervisor.recorder import commands
+from unknot.supervisor.store.incident_store import IncidentStore
+from unknot.supervisor.store.leader import Lease
+from unknot.supervisor.store.redis_store import RedisStore
+
+_TICK_MS = 50
+_MEMBERS_EVERY_S = 0.5
+_RENEW_EVERY_S = 1.0
+_BATCH = 500
+
+_log = structlog.get_logger("unknot.monitor")
+_RECORDS = msgspec.msgpack.Decoder(Record)
+
+
+class Monitor:
+    """Watches one run until `stop` is set. `run_once` is one turn of the loop."""
+
+    def __init__(self, store: RedisStore, config: Config) -> None:
+        self._store = store
+        self._config = config
+        self._clock = RunClock()
+        self._clock.align(store.time)
+        self._name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._lease = Lease(store, holder=self._name, lease_s=config.leader_lease_s)
+        self._incidents = IncidentStore(store)
+        self._pump = AlertPump(store, config)
+        self._core: MonitorCore | None = None
+        self._last_id = "0-0"
+        self._acks_wanted: dict[str, float] = {}
+        self._next_members = 0.0
+        self._next_renewal = 0.0
+        self._token = 0
+        self.bad_records = 0
+
+    def start(self) -> None:
+        """Start what runs beside the loop."""
+        self._pump.start()
+
+    def stop(self) -> None:
+        """Give the lease back and stop what `start` started."""
+        self._lease.release()
+        self._pump.stop()
+
+    def run_once(self) -> None:
+        """One turn: lead or try to, read, decide, act."""
+        if not self._lead():
+            time.sleep(_TICK_MS / 1000)
+            return
+        core = self._core
+        assert core is not None
+        try:
+            self._turn(core)
+        except LeaseLost as error:
+            _log.warning("monitor.lead.lost", error=str(error))
+            self._core = None
+
+    def _turn(self, core: MonitorCore) -> None:
+        for record in self._new_records():
+            self._act(core.record(record, self._clock()))
+        self._look_at_members(core)
+        self._take_acknowledgements(core)
+        self._refresh_counts(core)
+        self._act(core.tick(self._clock()))
+
+    # --- lead ---
+
+    def _lead(self) -> bool:
+        now = time.monotonic()
+        if now < self._next_renewal:
+            return self._core is not None
+        self._next_renewal = now + _RENEW_EVERY_S
+        token = self._lease.acquire()
+        if token is None:
+            if self._core is not None:
+                _log.warning("monitor.lead.lost", holder=self._name)
+            self._core = None
+            return False
+        if self._core is None or token != self._token:
+            self._token = token
+            self._take_over()
+        return True
+
+    def _take_over(self) -> None:
+        """Rebuild everything from Redis."""
+        _log.info("monitor.lead.taken", token=self._token, run=self._store.run)
+        core = MonitorCore(
+            run=self._store.run, config=self._config, rounds=itertools.count(self._token * 1_000_000 + 1)
+        )
+        newest = self._store.command("XREVRANGE", self._store.key("events"), "+", "-", "COUNT", 1)
+        self._last_id = newest[0][0].decode() if newest else "0-0"
+        now = self._clock()
+        for incident in self._incidents.list(open_only=True):
+            core.adopt(incident, now)
+        self._core = core
+        for member in read_members(self._store):
+            full = self._store.command("HGET", self._store.key("proc", member.source), "full")
+            if full is not None:
+                self._act(core.record(self._decoded(full), now))
+
+    # --- read ---
+
+    def _new_records(self) -> Iterable[Record]:
+        answer = self._store.command(
+            "XREAD", "COUNT", _BATCH, "BLOCK", _TICK_MS, "STREAMS", self._store.key("events"), self._last_id
+        )
+        if not answer:
+            return
+        entries = answer[0][1] if isinstance(answer, list) else next(iter(answer.values()))[0]
+        for entry_id, fields in entries:
+            self._last_id = entry_id.decode()
+            body = fields[b"r"] if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))[b"r"]
+            try:
+                yield self._decoded(body)
+            except msgspec.DecodeError as error:
+                self.bad_records += 1
+                _log.warning("monitor.record.unreadable", entry=self._last_id, error=str(error))
+
+    @staticmethod
+    def _decoded(body: bytes) -> Record:
+        return _RECORDS.decode(body)
+
+    def _look_at_members(self, core: MonitorCore) -> None:
+        now = time.monotonic()
+        if now >= self._next_members:
+            self._next_members = now + _MEMBERS_EVERY_S
+            self._act(core.members(read_members(self._store), self._clock()))
+
+    def _take_acknowledgements(self, core: MonitorCore) -> None:
+        if not self._acks_wanted:
+            return
+        keys = list(self._acks_wanted)
+        outcomes = self._store.command("HMGET", self._store.key("acks"), *keys)
+        now = self._clock()
+        for key, outcome in zip(keys, outcomes, strict=True):
+            if outcome is not None:
+                del self._acks_wanted[key]
+                self._store.command("HDEL", self._store.key("acks"), key)
+                self._act(core.acknowledged(key, outcome.decode(errors="replace"), now))
+            elif now > self._acks_wanted[key]:
+                del self._acks_wanted[key]
+
+    def _refresh_counts(self, core: MonitorCore) -> None:
+        """Mailboxes that somebody waits for are counted anew, since their counts live in the store alone."""
+        wanted = {r for one in core.graph.waiting() if one.wait is not None for r in one.wait.resources()}
+        mailboxes = tuple(sorted(r for r in wanted if r.startswith("mbox:")))
+        if mailboxes:
+            self._read_counts(ReadCounts(mailboxes))
+
+    # --- act ---
+
+    def _act(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            _ACTS[type(instruction)](self, instruction)
+
+    def _ask(self, ask: AskRound) -> None:
+        self._store.publish("ask", commands.encode(commands.Ask(ask.round_id, ask.sources)))
+
+    def _read_counts(self, read: ReadCounts) -> None:
+        core = self._core
+        assert core is not None
+        events: list[Event] = []
+        for resource in read.mailboxes:
+            known = core.graph.resources.get(resource)
+            declared = known.declared if known is not None else None
+            if declared is not None:
+                count = int(self._store.command("LLEN", self._store.key("mboxq", resource.removeprefix("mbox:"))))
+                events.append(msgspec.structs.replace(declared, count=count))
+        if events:
+            core.graph.absorb(Record(src="store", n=0, t=self._clock(), events=tuple(events)))
+
+    def _put(self, put: Put) -> None:
+        incident = put.incident
+        self._incidents.put(incident, token=self._token)
+        _log.info(
+            "incident.written", incident_id=incident.id, cause=incident.cause, state=incident.state,
+            headline=incident.headline,
+        )  # fmt: skip
+        if put.alert:
+            self._pump.announce(incident)
+
+    def _stacks(self, collect: CollectStacks) -> None:
+        for source, key in collect.keys.items():
+            self._command(commands.Command(
+                key=key, token=self._token, source=source, do="stacks", incident=collect.incident
+            ))  # fmt: skip
+
+    def _interrupt(self, order: InterruptWait) -> None:
+        participant = order.participant
+        if interrupt(
+            self._store, participant, order.ticket, incident=order.incident, leader_token=self._token
+        ):
+            self._store.command("HSET", self._store.key("acks"), order.key, "interrupted")
+            self._want(order.key)
+            return
+        self._command(commands.Command(
+            key=order.key, token=self._token, source=parse(participant).source, do="interrupt",
+            incident=order.incident, participant=participant, ticket=order.ticket,
+        ))  # fmt: skip
+
+    def _break(self, order: BreakGroup) -> None:
+        break_group(
+            self._store, order.group, order.generation, reason=order.reason, leader_token=self._token
+        )
+        for source, key in order.keys.items():
+            self._command(commands.Command(
+                key=key, token=self._token, source=source, do="break", incident=order.incident, group=order.group,
+                generation=order.generation, reason=order.reason,
+            ))  # fmt: skip
+
+    def _command(self, command: commands.Command) -> None:
+        self._want(command.key)
+        self._store.publish("cmd", commands.encode(command))
+
+    def _want(self, key: str) -> None:
+        self._acks_wanted[key] = self._clock() + 30.0
+
+
+_ACTS: dict[type, Any] = {
+    AskRound: Monitor._ask,
+    ReadCounts: Monitor._read_counts,
+    Put: Monitor._put,
+    CollectStacks: Monitor._stacks,
+    InterruptWait: Monitor._interrupt,
+    BreakGroup: Monitor._break,
+}
+
+

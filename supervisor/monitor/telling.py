@@ -1,0 +1,145 @@
+"""From findings, chains and deaths to incidents: ids, headlines, lines. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from unknot.graph.explain import headline, sentences, slow_headline
+from unknot.graph.finding import Finding, SlowChain
+from unknot.graph.ids import parse, shown
+from unknot.graph.live import LiveGraph
+from unknot.graph.wording import age, bare
+from unknot.supervisor.incidents import Cause, Incident, Line
+from unknot.supervisor.members import MemberInfo
+
+_FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
+
+
+def is_found(incident: Incident) -> bool:
+    """Whether the incident comes from a finding of the graph, and is over once that is found no more."""
+    return incident.cause in _FOUND and incident.kind != "member"
+
+
+def incident_id(run: str, key: str) -> str:
+    """A short id that is the same for the same root cause: two leaders never make two incidents of one."""
+    return "inc_" + hashlib.sha256(f"{run}\0{key}".encode()).hexdigest()[:10]
+
+
+def of_finding(graph: LiveGraph, finding: Finding, *, run: str, incident_id: str, now: float) -> Incident:
+    """A confirmed finding as an incident."""
+    return Incident(
+        id=incident_id, run=run, cause=finding.cause, kind=finding.kind, state="confirmed",
+        headline=headline(finding, run, now), lines=_lines(graph, finding, now), culprits=finding.culprits,
+        victims=finding.victims, core=finding.core, stuck=finding.stuck, tickets=finding.tickets,
+        opened_at=now, closing_wait_at=finding.closing_wait_at, confirmed_at=now,
+    )  # fmt: skip
+
+
+def _lines(graph: LiveGraph, finding: Finding, now: float) -> tuple[Line, ...]:
+    return tuple(
+        Line(
+            participant=s.participant, resource=s.resource, text=s.text, site=s.site, since=s.since,
+            helpers=s.helpers, culprit=s.culprit,
+        )
+        for s in sentences(graph, finding, now)
+    )  # fmt: skip
+
+
+def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incident:
+    """The incident with more evidence."""
+    return msgspec.structs.replace(incident, stacks=stacks)
+
+
+def unresponsive(graph: LiveGraph, finding: Finding, source: str, *, run: str, now: float) -> Incident:
+    """A member of a candidate does not answer: its process is stopped or cannot run. Never called a deadlock."""
+    after = f"everybody below waits, by the last records, and {source} has not answered; nothing is proved"
+    first = Line(
+        participant=source, resource="", culprit=True,
+        text=f"{source} does not answer: its process is stopped, swapped out, or holds the interpreter lock; {after}.",
+    )  # fmt: skip
+    return Incident(
+        id=incident_id(run, f"unresponsive:{source}:{graph.absorbed(source)}"), run=run, cause="unresponsive",
+        kind="silent", state="open", headline=f"UNRESPONSIVE in run {run}: {source} does not answer",
+        lines=(first, *_lines(graph, finding, now)), culprits=(source,), victims=finding.victims, core=(),
+        stuck=finding.stuck, tickets={source: graph.absorbed(source)}, opened_at=now,
+        closing_wait_at=finding.closing_wait_at,
+    )  # fmt: skip
+
+
+def answers_again(graph: LiveGraph, incident: Incident) -> bool:
+    """Whether the silent source of an incident has sent a record since."""
+    source = incident.culprits[0]
+    return graph.absorbed(source) > incident.tickets[source]
+
+
+def death(member: MemberInfo, *, run: str, now: float) -> Incident:
+    """A member's process ended by an error or a signal."""
+    how = member.error or "no error was told"
+    text = f"{member.source} (process {member.pid} on {member.host}) is dead: {how}"
+    return Incident(
+        id=incident_id(run, f"death:{member.source}"), run=run, cause="dead", kind="member", state="open",
+        headline=f"DEAD in run {run}: {member.source} ended with {how[:200]}",
+        lines=(Line(participant=member.source, resource="", text=text, since=member.ended_at, culprit=True),),
+        culprits=(member.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+    )  # fmt: skip
+
+
+def age_of(graph: LiveGraph, chain: SlowChain, now: float) -> float:
+    """Seconds since the wait began that stands directly before the chain's end."""
+    one = graph.participants.get(chain.by)
+    return now - one.wait.t if one is not None and one.wait is not None else 0.0
+
+
+def is_ordinary(graph: LiveGraph, chain: SlowChain) -> bool:
+    """A chain that nobody wants to hear of: only the driver waits, or what is open is no outside wait."""
+    if all(parse(pid).role == "driver" for pid in chain.waiters):
+        return True
+    one = graph.participants.get(chain.by)
+    if chain.kind == "running" or one is None or one.wait is None:
+        return False
+    return not any(atom.external is not None for clause in one.wait.needs for atom in clause.of)
+
+
+def of_chain(graph: LiveGraph, chain: SlowChain, *, run: str, now: float) -> Incident:
+    """A straggler, or a wait for the outside."""
+    roots = chain.roots or (chain.resource,)
+    cause: Cause = "slow" if chain.kind == "running" else "external"
+    one = graph.participants[chain.by]
+    ticket = one.wait.ticket if one.wait is not None else 0
+    since = one.wait.t if one.wait is not None else now
+    named = " or ".join(map(bare, roots)) if chain.roots else chain.resource
+    direct = (
+        f"{chain.by} waits {age(now - since)} at {chain.site or 'an unknown place'} for {shown(chain.resource)}, "
+        if chain.roots and chain.resource not in chain.roots
+        else f"{chain.by} waits {age(now - since)} at {chain.site or 'an unknown place'} for {named}, "
+    )
+    tail = f"and {named} is running, not waiting: slow, not stuck." if chain.roots else "which is outside of the run."
+    others = len(chain.waiters) - 1
+    lines = [Line(participant=chain.by, resource=chain.resource, text=direct + tail, site=chain.site, since=since)]
+    if others > 0:
+        behind = ", ".join(pid for pid in chain.waiters if pid != chain.by)
+        lines.append(Line(participant="", resource="", text=f"{others} more wait behind it: {behind}."))
+    return Incident(
+        id=incident_id(run, f"{cause}:{chain.by}:{ticket}"), run=run, cause=cause, kind=chain.kind, state="open",
+        headline=slow_headline(chain, run), lines=tuple(lines), culprits=tuple(roots), victims=chain.waiters, core=(),
+        stuck=(), tickets={chain.by: ticket}, opened_at=now, confirmed_at=now, closing_wait_at=since,
+    )  # fmt: skip
+
+
+def group_members(graph: LiveGraph, resource: str) -> tuple[str, ...]:
+    """The members of a collective resource."""
+    declared = graph.resources[resource].declared
+    return declared.members or () if declared is not None else ()
+
+
+def resolution(incident: Incident) -> str:
+    """How an incident ended, in words."""
+    done = [action for action in incident.actions if action.outcome in ("done", "pending")]
+    if done:
+        return f"freed by {done[-1].remedy} of {shown(done[-1].target)}"
+    return {
+        "slow": "the wait has ended", "external": "the outside answered", "unresponsive": "it answers again",
+        "dead": "a new incarnation has registered",
+    }.get(incident.cause, "the waits have ended by themselves")  # fmt: skip

@@ -1,0 +1,259 @@
+"""What one process of a run is: its member, its store, its recorder. Made once, found by `current()`.
+
+Worker processes learn where they belong from their environment: `SUPERVISOR_WORKER` holds a `WorkerSettings` as JSON.
+Joining registers before any user code runs, and registration is the fence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from unknot.graph.events import Record
+from unknot.recovery.errors import FencedError, NotAMember, StoreUnavailable
+from unknot.recovery.recorder_null import NullRecorder
+from unknot.recovery.registration import Registration, end, heartbeat, new_boot, register
+from unknot.supervisor.clock import RunClock
+from unknot.supervisor.config import Config
+from unknot.supervisor.members import MemberInfo, read_members
+from unknot.supervisor.recorder.commands import Command, Listener
+from unknot.supervisor.recorder.publisher import Publisher
+from unknot.supervisor.recorder.sites import stack_of
+from unknot.supervisor.recorder.table import WaitTable
+from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
+
+if TYPE_CHECKING:
+    from unknot.recovery.ports import Recorder
+
+WORKER_ENV = "SUPERVISOR_WORKER"
+MONITOR_ENV = "SUPERVISOR_MONITOR"
+DISABLED_ENV = "SUPERVISOR_DISABLED"
+_EVENTS_KEPT = 20_000
+_PROC_KEPT_S = 3600
+_QUICK = StoreLimits(connect_s=0.5, answer_s=0.5, retry_s=0.0)
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker process is told by the driver."""
+
+    run: str
+    redis: str
+    member: str
+    role: str
+    config: Config
+    group: str | None = None
+    rank: int = 0
+    size: int = 1
+    disabled: bool = False
+
+    def to_environment(self) -> str:
+        """As the value of `SUPERVISOR_WORKER`."""
+        return msgspec.json.encode(self).decode()
+
+
+class MonitorSettings(msgspec.Struct, frozen=True):
+    """What the monitor's process is told by the driver."""
+
+    run: str
+    config: Config
+
+
+def settings_from(environ: Mapping[str, str]) -> WorkerSettings | None:
+    """The settings this process was started with, None outside a run."""
+    text = environ.get(WORKER_ENV)
+    return None if text is None else msgspec.json.decode(text, type=WorkerSettings)
+
+
+class RedisOutlet:
+    """Writes records and heartbeats; short limits, so that a slow Redis costs a record and not a second."""
+
+    def __init__(self, store: RedisStore, registration: Registration, source: str) -> None:
+        self._store = store
+        self._registration = registration
+        self._source = source
+
+    def publish(self, record: Record, encoded: bytes) -> None:
+        """Append to the stream and keep as the last record, in one transaction."""
+        proc = self._store.key("proc", self._source)
+        pipeline = self._store.pipeline()
+        pipeline.xadd(self._store.key("events"), {"r": encoded}, maxlen=_EVENTS_KEPT)
+        pipeline.hset(proc, mapping={"n": record.n, "full": encoded, "at": record.t})
+        pipeline.expire(proc, _PROC_KEPT_S)
+        pipeline.execute()
+
+    def heartbeat(self) -> int | None:
+        """None while this incarnation is the newest, else the newest."""
+        try:
+            heartbeat(self._store, self._registration)
+        except FencedError as error:
+            return error.current
+        return None
+
+
+class Process:
+    """One process of a run. `table` is None when observation is off."""
+
+    def __init__(self, settings: WorkerSettings, store: RedisStore, registration: Registration) -> None:
+        self.settings = settings
+        self.config = settings.config
+        self.store = store
+        self.registration = registration
+        self.member = settings.member
+        self.incarnation = registration.incarnation
+        self.source = f"{self.member}#{self.incarnation}"
+        self.clock = RunClock()
+        self.clock.align(store.time)
+        self.table: WaitTable | None = None
+        self.recorder: Recorder = NullRecorder(self.member, self.incarnation)
+        self.listener: Listener | None = None
+        self.publisher: Publisher | None = None
+        self.progress: dict[str, int] = {}
+        self._side_stores: list[RedisStore] = []
+
+    def observe(self) -> None:
+        """Start the recorder: wait table, publisher, listener."""
+        self.table = WaitTable(
+            member=self.member, incarnation=self.incarnation, role=self.settings.role, clock=self.clock
+        )
+        self.recorder = self.table
+        self.table.slot()
+        quick = RedisStore(self.settings.redis, self.settings.run, _QUICK)
+        self._side_stores.append(quick)
+        config = self.config
+        self.publisher = Publisher(
+            self.table, RedisOutlet(quick, self.registration, self.source), clock=self.clock,
+            publish_every_s=config.publish_every_s, publish_after_s=config.publish_after_s,
+            heartbeat_s=config.heartbeat_s, on_fenced=self._fenced,
+        )  # fmt: skip
+        self.listener = Listener(
+            quick.listen(["ask", "cmd"]), source=self.source, answer=self.publisher.answer,
+            acknowledge=lambda key, outcome: quick.command("HSET", quick.key("acks"), key, outcome),
+        )  # fmt: skip
+        self.listener.handle("interrupt", self._interrupt)
+        self.listener.handle("stacks", lambda _command: "\n".join(self.stacks()))
+        self.listener.start()
+        self.publisher.start()
+
+    def _fenced(self, current: int) -> None:
+        error = FencedError(member=self.member, incarnation=self.incarnation, current=current)
+        assert self.table is not None
+        self.table.fenced = error
+
+    def _interrupt(self, command: Command) -> str:
+        from unknot.recovery.errors import DeadlockInterrupted
+
+        assert self.table is not None
+        waiting = self.table.waits().get(command.participant)
+        resource = _first_resource(waiting)
+        error = DeadlockInterrupted(
+            participant=command.participant, resource=resource, incident=command.incident
+        )
+        return "interrupted" if self.table.interrupt(command.participant, command.ticket, error) else "gone"
+
+    def stacks(self) -> list[str]:
+        """The Python stack of each thread, one text each."""
+        import sys
+
+        frames = sys._current_frames()
+        names = {t.ident: t.name for t in threading.enumerate()}
+        return [
+            f"{names.get(ident, ident)}: " + " < ".join(stack_of(frame, limit=16))
+            for ident, frame in frames.items()
+            if not str(names.get(ident, "")).startswith("unknot-")
+        ]
+
+    def members(self) -> list[MemberInfo]:
+        """All members of the run as the store has them."""
+        return read_members(self.store)
+
+    def wake(self, participant: str, ticket: int) -> None:
+        """Have a wait in the store look again whether it was interrupted."""
+        key = self.store.key("wake", f"{participant}|{ticket}")
+        self.store.command("RPUSH", key, "look")
+        self.store.command("EXPIRE", key, 60)
+
+    def close(self, *, how: Literal["done", "dead"] = "done", error: str = "") -> None:
+        """Say that the member ended, and stop the threads."""
+        if self.listener is not None:
+            self.listener.stop()
+        if self.publisher is not None:
+            self.publisher.stop()
+        with contextlib.suppress(FencedError, StoreUnavailable):
+            end(self.store, self.member, self.incarnation, state=how, error=error)
+        for store in self._side_stores:
+            store.close()
+        self.store.close()
+
+
+def _first_resource(waiting: Any) -> str:
+    if waiting is None:
+        return "?"
+    atom = waiting.needs[0].of[0]
+    return str(atom.r or atom.p or atom.external)
+
+
+_current: Process | None = None
+_joining = threading.Lock()
+
+
+def current(call: str) -> Process:
+    """This process' place in its run, joined from the environment on first use.
+
+    Raises:
+        NotAMember: neither a worker of a run nor a driver; `call` names what was tried.
+    """
+    if _current is not None:
+        return _current
+    if settings_from(os.environ) is None:
+        raise NotAMember(call=call)
+    return join()
+
+
+def is_member() -> bool:
+    """Whether this process belongs to a run."""
+    return _current is not None or WORKER_ENV in os.environ
+
+
+def join(settings: WorkerSettings | None = None, *, store: RedisStore | None = None, actor_id: str = "") -> Process:
+    """Register this process as its member and start its recorder; the second call returns the first one's result."""
+    global _current
+    with _joining:
+        if _current is not None:
+            return _current
+        settings = settings if settings is not None else settings_from(os.environ)
+        if settings is None:
+            raise NotAMember(call="unknot.join")
+        if store is None:
+            store = RedisStore.connect(settings.redis, settings.run, limits=StoreLimits(retry_s=settings.config.store_limit_s))
+        registration = register(
+            store, settings.member, role=settings.role, pid=os.getpid(), host=socket.gethostname(), boot=new_boot(),
+            lease_s=settings.config.lease_s, actor_id=actor_id,
+        )  # fmt: skip
+        process = Process(settings, store, registration)
+        if not settings.disabled:
+            process.observe()
+        _current = process
+        return process
+
+
+def leave(*, how: Literal["done", "dead"] = "done", error: str = "") -> None:
+    """End this process' membership; without one, nothing happens."""
+    global _current
+    with _joining:
+        process, _current = _current, None
+    if process is not None:
+        process.close(how=how, error=error)
+
+
+def _after_fork_in_child() -> None:
+    global _current
+    _current = None
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,48 @@
+"""Where in the user's code a call came from."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import FrameType
+
+_OURS = ("unknot.",)
+_STDLIB = sysconfig.get_paths()["stdlib"]
+_HIDDEN = (f"{os.sep}torch{os.sep}", f"{os.sep}ray{os.sep}")
+
+
+def short_site(filename: str, line: int) -> str:
+    """`folder/file.py:line`: enough to find it, short enough for a sentence."""
+    parts = filename.split(os.sep)
+    return f"{os.sep.join(parts[-2:])}:{line}"
+
+
+def calling_site(frame: FrameType | None = None) -> str | None:
+    """The innermost frame that is the user's: neither ours nor the standard library's."""
+    at: FrameType | None = frame if frame is not None else sys._getframe(1)
+    while at is not None:
+        if is_users(at):
+            return short_site(at.f_code.co_filename, at.f_lineno)
+        at = at.f_back
+    return None
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame runs code of the user."""
+    name = frame.f_globals.get("__name__", "")
+    file = frame.f_code.co_filename
+    if name.startswith(_OURS) or file.startswith("<"):
+        return False
+    if file.startswith(_STDLIB) and "site-packages" not in file:
+        return False
+    return not any(hidden in file for hidden in _HIDDEN)
+
+
+def stack_of(frame: FrameType | None, *, limit: int = 64) -> tuple[str, ...]:
+    """`file:line function`, innermost first; no locals, they hold secrets."""
+    lines: list[str] = []
+    while frame is not None and len(lines) < limit:
+        lines.append(f"{short_site(frame.f_code.co_filename, frame.f_lineno)} {frame.f_code.co_name}")
+        frame = frame.f_back
+    return tuple(lines)
