@@ -40,7 +40,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 def detected(incident: Incident, *, at: float) -> Alert:
     """The alert that says that this incident stands. `at`: seconds since the epoch."""
-    return _alert(incident, kind=_detected_type(incident.cause), at=at, line=first_line(incident, at=at))
+    return _alert(incident, kind=_detected_type(incident.cause), at=at, line=first_line(incident))
 
 
 def resolved(incident: Incident, *, at: float) -> Alert:

@@ -1,46 +1,34 @@
 """The first line of every alert, in a fixed grammar that people and filters can rely on.
 
-DEADLOCK in run ppo-17: trainer/0#1 → lock:replay → agent/b#1 → trainer/0#1 (held 42 s). Action: none yet.
+    DEADLOCK in run ppo-17: trainer/0 → lock:replay → agent/b → trainer/0 (held 42 s). Action: none yet.
+
+Its first part is the incident's headline; what is added is what was done about it.
 """
 
 from __future__ import annotations
 
-from unknot.supervisor.alerts.ring import path_of
-from unknot.supervisor.incidents import Action, Cause, Incident
+from unknot.supervisor.incidents import Action, Incident
 
 
-def first_line(incident: Incident, *, at: float) -> str:
-    """The line in the fixed grammar, for an incident that stands."""
-    return (
-        f"{_word(incident.cause)} in run {incident.run}: {path_of(incident) or _said(incident)} "
-        f"(held {_age(at - _began(incident))}). Action: {_action(incident.actions)}."
-    )
+def first_line(incident: Incident) -> str:
+    """The line for an incident that stands."""
+    return f"{_headline(incident)}. Action: {_action(incident.actions)}."
 
 
 def resolved_line(incident: Incident) -> str:
-    """The line in the fixed grammar, for an incident that is over."""
-    end = incident.resolved_at if incident.resolved_at is not None else _began(incident)
-    return (
-        f"RESOLVED {_word(incident.cause)} in run {incident.run}: {incident.resolution or _said(incident)} "
-        f"(held {_age(end - _began(incident))}). Action: {_action(incident.actions)}."
-    )
+    """The line for an incident that is over: the same, with how long it stood and how it ended."""
+    end = incident.resolved_at if incident.resolved_at is not None else incident.opened_at
+    took = f"after {_age(end - incident.opened_at)}"
+    how = f" ({incident.resolution.rstrip('. ')})" if incident.resolution else ""
+    return f"RESOLVED {took}{how}: {_headline(incident)}. Action: {_action(incident.actions)}."
 
 
-def _word(cause: Cause) -> str:
-    words: dict[Cause, str] = {"deadlock": "DEADLOCK", "dead": "AGENT LOST"}
-    return words.get(cause, f"STALL ({cause})")
-
-
-def _said(incident: Incident) -> str:
+def _headline(incident: Incident) -> str:
     return incident.headline.rstrip(". ")
 
 
-def _began(incident: Incident) -> float:
-    return incident.closing_wait_at if incident.closing_wait_at is not None else incident.opened_at
-
-
 def _age(seconds: float) -> str:
-    return f"{max(seconds, 0.0):.0f} s" if seconds >= 10 else f"{max(seconds, 0.0):.1f} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{max(seconds, 0.0):.1f} s"
 
 
 def _action(actions: tuple[Action, ...]) -> str:

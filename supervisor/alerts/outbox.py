@@ -96,13 +96,13 @@ class Outbox:
         text = msgspec.json.encode(entry)
         return bool(self._settle(entry.alert.id, "retry", text, (pause_s, hold_s, "")))
 
-    def end(self, ending: Ending, *, disable: str = "") -> bool:
-        """Take it out and keep the record. `disable`: fingerprint of a receiver that wants no more.
+    def end(self, ending: Ending, *, tried: bool = True, disable: str = "") -> bool:
+        """Take it out and keep the record. `tried`: an attempt was made just now.
 
-        Raises StoreUnavailable.
+        `disable`: fingerprint of a receiver that wants no more. Raises StoreUnavailable.
         """
-        text = msgspec.json.encode(ending)
-        return bool(self._settle(ending.id, ending.end, text, (0, 0, disable)))
+        how = ending.end if tried else "off"
+        return bool(self._settle(ending.id, how, msgspec.json.encode(ending), (0, 0, disable)))
 
     def ending(self, alert_id: str) -> Ending | None:
         """How this alert ended, None while it waits or when the record has expired.

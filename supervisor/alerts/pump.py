@@ -69,6 +69,7 @@ class AlertPump:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._ends_at = 0.0
         self.troubles = 0
 
     @property
@@ -114,8 +115,12 @@ class AlertPump:
             self._thread = threading.Thread(target=self._loop, name="unknot-alerts", daemon=True)
             self._thread.start()
 
-    def stop(self, *, timeout_s: float = 2.0) -> None:
-        """End the thread, waiting up to `timeout_s` for it; what is left waits for the next pump."""
+    def stop(self, *, timeout_s: float = 5.0) -> None:
+        """End the thread; what is due is still tried, for up to `timeout_s`.
+
+        The rest waits for the next pump.
+        """
+        self._ends_at = time.monotonic() + timeout_s
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
@@ -158,12 +163,13 @@ class AlertPump:
             id=claim.entry.alert.id,
             type=claim.entry.alert.type,
             end="delivered" if delivered else "given up",
-            attempts=claim.entry.attempts + 1,
+            attempts=claim.entry.attempts + (0 if claim.disabled else 1),
             at=claim.now,
             status=attempt.status,
             why=verdict.why,
         )
-        self._outbox.end(ending, disable=sender.endpoint.fingerprint if verdict.disable else "")
+        off = sender.endpoint.fingerprint if verdict.disable else ""
+        self._outbox.end(ending, tried=not claim.disabled, disable=off)
         log = _told(sender, claim.entry)
         if delivered:
             log.info("alert.delivered", attempts=ending.attempts)
@@ -176,6 +182,9 @@ class AlertPump:
             if pause_s > 0:
                 self._wake.wait(pause_s)
                 self._wake.clear()
+        # A run's last news is often that it is free again; its Redis may end with the run.
+        while time.monotonic() < self._ends_at and self._turn() == 0.0:
+            pass
 
     def _turn(self) -> float:
         """One look; the pause before the next, in seconds."""

@@ -176,7 +176,7 @@ def daemon(
     config: ConfigFile = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a monitor for the run, until the run ends. Several may run: one leads."""
+    """Run a monitor for the run until told to stop. Several may run: one leads, the others stand by."""
     from unknot.supervisor.cli import command_daemon
 
     raise typer.Exit(command_daemon.daemon(wanted(redis, run, config, timeout, verbose=verbose)))

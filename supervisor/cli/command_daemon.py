@@ -1,4 +1,4 @@
-"""`supervisor daemon`: runs a monitor for one run until the run ends."""
+"""`supervisor daemon`: runs a monitor for one run until it is told to stop."""
 
 from __future__ import annotations
 

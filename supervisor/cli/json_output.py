@@ -189,12 +189,20 @@ def _moment(at: float | None) -> str | None:
 
 
 def _member(member: MemberView) -> MemberItem:
-    return MemberItem(failed=member.failed, **_fields(member))
+    return MemberItem(failed=member.failed, **_rounded(_fields(member)))
 
 
 def _wait(wait: WaitView) -> WaitItem:
-    fields = _fields(wait)
+    fields = _rounded(_fields(wait))
     return WaitItem(needs=fields.pop("text"), **fields)
+
+
+def _rounded(fields: dict[str, Any]) -> dict[str, Any]:
+    """Durations to the millisecond."""
+    return {
+        key: round(value, 3) if key.endswith("_s") and value is not None else value
+        for key, value in fields.items()
+    }
 
 
 def _fields(value: msgspec.Struct) -> dict[str, Any]:

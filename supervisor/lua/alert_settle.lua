@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the run's prefix
 -- ARGV[1]  alert id
--- ARGV[2]  `delivered`, `retry` or `given up`
+-- ARGV[2]  `delivered`, `retry`, `given up`, or `off`: given up without an attempt, the receiver wants no more
 -- ARGV[3]  retry: the new entry (JSON); else: the record of how it ended (JSON)
 -- ARGV[4]  retry: seconds until the next attempt
 -- ARGV[5]  seconds during which nothing is sent to this receiver, 0 for none
@@ -34,7 +34,7 @@ if ARGV[6] ~= '' then
 end
 if ending == 'delivered' then
   redis.call('HINCRBY', deliveries, 'ok', 1)
-else
+elseif ending ~= 'off' then
   redis.call('HINCRBY', deliveries, 'failed', 1)
 end
 if ending == 'retry' then
@@ -42,7 +42,7 @@ if ending == 'retry' then
   redis.call('ZADD', due, string.format('%.6f', now + ARGV[4]), id)
   return 1
 end
-if ending == 'given up' then
+if ending == 'given up' or ending == 'off' then
   redis.call('HINCRBY', deliveries, 'dropped', 1)
 end
 redis.call('HDEL', outbox, id)
