@@ -1,4 +1,9 @@
-"""The errors a user of the primitives and of the run can meet."""
+"""The errors a user of the primitives and of the run can meet.
+
+They are named after what happened, not after being errors: `except RunClosed` reads as what it is.
+"""
+
+# ruff: noqa: N818
 
 from __future__ import annotations
 
@@ -142,7 +147,9 @@ class NotAMember(UnknotError):
 
     def describe(self) -> str:
         """Which call, and where it belongs."""
-        return f"{self.call} needs a run: call it in a member that run.group or run.spawn started, or after unknot.init()"
+        return (
+            f"{self.call} needs a run: call it in a member that run.group or run.spawn started, or after unknot.init()"
+        )
 
 
 class RunFailed(UnknotError):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from unknot.recovery.answers import Answer, ask, ask_as_member
+from unknot.recovery.answers import ask, ask_as_member
 from unknot.recovery.errors import ConfigError, LeaseLost
 from unknot.recovery.ports import Store
 
@@ -127,8 +127,75 @@ def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token
     )
 
 
-
 def _check_member(member: str) -> None:
     role, slash, name = member.partition("/")
     if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
         raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")
+
+
+class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A member as the store has it. Times are Redis' time in seconds since the epoch, None where it never came.
+
+    `silent_s` is how long ago the last heartbeat was, by Redis' clock.
+    """
+
+    member: str
+    role: str
+    incarnation: int
+    state: str
+    pid: int
+    host: str
+    lease_s: float
+    registered_at: float
+    beat_at: float
+    silent_s: float
+    ended_at: float | None = None
+    error: str = ""
+    actor_id: str = ""
+
+    @property
+    def source(self) -> str:
+        """`role/name#incarnation`."""
+        return f"{self.member}#{self.incarnation}"
+
+    @property
+    def lease_passed(self) -> bool:
+        """Whether an alive member has been silent for longer than its lease."""
+        return self.state == "alive" and self.silent_s > self.lease_s
+
+
+def members(store: Store) -> list[MemberInfo]:
+    """All members that registered in this run, sorted by name, at one instant."""
+    at, *found = store.script("members", [store.key()], [])
+    return [_member_info(name.decode(), flat, float(at)) for name, flat in found]
+
+
+def end_other(store: Store, member: str, *, state: Literal["done", "dead"], error: str = "") -> MemberInfo | None:
+    """Say for another process that the member's present incarnation has ended; the member before, None if unknown.
+
+    For a driver or monitor that saw it end. A member that has registered anew in between is left alone.
+    """
+    before = next((info for info in members(store) if info.member == member), None)
+    if before is not None:
+        ask(store, "member_end", member, before.incarnation, state, error)
+    return before
+
+
+def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
+    fields = {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}
+    beat_at = float(fields.get("beat_at") or 0)
+    return MemberInfo(
+        member=name,
+        role=fields.get("role", ""),
+        incarnation=int(fields.get("incarnation") or 0),
+        state=fields.get("state", ""),
+        pid=int(fields.get("pid") or 0),
+        host=fields.get("host", ""),
+        lease_s=float(fields.get("lease_s") or DEFAULT_LEASE_S),
+        registered_at=float(fields.get("registered_at") or 0),
+        beat_at=beat_at,
+        silent_s=max(0.0, at - beat_at),
+        ended_at=float(fields["ended_at"]) if fields.get("ended_at") else None,
+        error=fields.get("error", ""),
+        actor_id=fields.get("actor_id", ""),
+    )

@@ -67,9 +67,7 @@ def obtain(store: Store, recorder: Recorder, request: Request, *, timeout_s: flo
         return _served(request, answer, timeout_s)
 
 
-def _stand(
-    store: Store, recorder: Recorder, request: Request, *, announced: Ticket, deadline: float | None
-) -> Answer:
+def _stand(store: Store, recorder: Recorder, request: Request, *, announced: Ticket, deadline: float | None) -> Answer:
     """Until the request is no longer queued, an interrupt came through the recorder, or `deadline` has passed."""
     wake_key = store.key("wake", f"{request.participant}|{request.ticket}")
     while True:
@@ -101,9 +99,7 @@ def _leave_quietly(request: Request) -> None:
 
 def _checked(store: Store, recorder: Recorder, request: Request, answer: Answer) -> Answer:
     if answer.word == "interrupted":
-        raise DeadlockInterrupted(
-            participant=request.participant, resource=request.resource.r, incident=answer.text()
-        )
+        raise DeadlockInterrupted(participant=request.participant, resource=request.resource.r, incident=answer.text())
     if answer.word == "closed":
         raise RunClosed(run=store.run)
     return refuse_fenced(answer, recorder.member, recorder.incarnation)
@@ -111,7 +107,5 @@ def _checked(store: Store, recorder: Recorder, request: Request, answer: Answer)
 
 def _served(request: Request, answer: Answer, timeout_s: float | None) -> Answer:
     if answer.word in _NOT_SERVED:
-        raise WaitTimeout(
-            participant=request.participant, resource=request.resource.r, timeout_s=timeout_s or 0.0
-        )
+        raise WaitTimeout(participant=request.participant, resource=request.resource.r, timeout_s=timeout_s or 0.0)
     return answer

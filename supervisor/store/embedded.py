@@ -32,7 +32,7 @@ from pathlib import Path
 from types import TracebackType
 
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from unknot.recovery.errors import StoreUnavailable
 from unknot.supervisor.store.location import REDIS_FILE, RedisFile, read_redis_file, same_process
@@ -100,7 +100,9 @@ class EmbeddedRedis:
     def __enter__(self) -> EmbeddedRedis:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-import psutil
+import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from unknot.recovery.errors import ConfigError
 
@@ -88,7 +88,8 @@ def same_process(pid: int, create_time: float) -> bool:
     """Whether the process `pid` lives and is the one that was created at `create_time`, not a later one."""
     try:
         process = psutil.Process(pid)
-        return abs(process.create_time() - create_time) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
+        same = abs(process.create_time() - create_time) < 1.0
+        return bool(same and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 
@@ -96,10 +97,8 @@ def same_process(pid: int, create_time: float) -> bool:
 def discover(run: str | None = None, environ: Mapping[str, str] = os.environ) -> tuple[FoundServer, ...]:
     """The live embedded servers of this machine's run directory, of `run` or of all runs, newest first."""
     base = runs_directory(environ)
-    if run is not None:
-        directories = [base / validate_run_name(run)]
-    else:
-        directories = sorted(base.iterdir()) if base.is_dir() else []
+    everywhere = sorted(base.iterdir()) if base.is_dir() else []
+    directories = everywhere if run is None else [base / validate_run_name(run)]
     found = [
         FoundServer(run=directory.name, directory=directory, redis=file)
         for directory in directories

@@ -34,9 +34,13 @@ def check_server(client: redis.Redis, url: str, where: str) -> None:
         client.ping()
         info: Mapping[str, Any] = client.info("server")
     except redis.AuthenticationError as error:
-        raise StoreUnavailable(where=where, why=_refused(str(error)), todo="check user and password in the URL") from None
+        raise StoreUnavailable(
+            where=where, why=_refused(str(error)), todo="check user and password in the URL"
+        ) from None
     except (redis.BusyLoadingError, redis.ResponseError) as error:
-        raise StoreUnavailable(where=where, why=f"it answers {_one_line(error)}", todo="try again, or ask its owner") from None
+        raise StoreUnavailable(
+            where=where, why=f"it answers {_one_line(error)}", todo="try again, or ask its owner"
+        ) from None
     except (redis.RedisError, OSError) as error:
         raise _unreachable(error, url, where) from None
     _check_version(info, where)
@@ -65,7 +69,9 @@ def _unreachable(error: Exception, url: str, where: str) -> StoreUnavailable:
     spoken = _what_answers(parts.hostname or "", parts.port or 6379) if parts.scheme == "redis" else None
     if spoken == "grpc":
         return StoreUnavailable(
-            where=where, why="a gRPC server answers there, most likely Ray's GCS, whose default port is also 6379", todo=_OWN_PORT
+            where=where,
+            why="a gRPC server answers there, most likely Ray's GCS, whose default port is also 6379",
+            todo=_OWN_PORT,
         )
     if spoken == "mute":
         return StoreUnavailable(

@@ -11,6 +11,7 @@ silent socket of any other command is a failure. Both pools make new connections
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -104,7 +105,7 @@ class RedisStore:
 
     def command(self, *args: RedisValue) -> Any:
         """Run one plain command; it may run twice when its answer is lost. Errors as `script`."""
-        return self._persist(lambda: self._client().quick.execute_command(*args))
+        return self._persist(lambda: self._client().quick.execute_command(*args))  # type: ignore[no-untyped-call]
 
     def blocking_pop(self, key: str, *, timeout_s: float) -> bytes | None:
         """Take the first element of the list `key`, waiting up to `timeout_s` seconds; None if there was none.
@@ -115,9 +116,9 @@ class RedisStore:
         while True:
             # BLPOP takes 0 as "for ever".
             slice_s = max(0.01, min(POP_SLICE_S, deadline - time.monotonic()))
-            popped = self._persist(lambda slice_s=slice_s: self._client().popping.blpop([key], timeout=slice_s))
+            popped = self._persist(functools.partial(self._pop_once, key, slice_s))
             if popped is not None:
-                return bytes(popped[1])
+                return popped
             if time.monotonic() >= deadline:
                 return None
 
@@ -173,6 +174,10 @@ class RedisStore:
                 self._clients = _Clients(os.getpid(), quick, popping)
             return self._clients
 
+    def _pop_once(self, key: str, slice_s: float) -> bytes | None:
+        popped: Any = self._client().popping.blpop([key], timeout=slice_s)
+        return None if popped is None else bytes(popped[1])
+
     def _new_client(self, silence_s: float) -> redis.Redis:
         import redis
         from redis.backoff import NoBackoff
@@ -197,24 +202,29 @@ class RedisStore:
 
     def _persist(self, attempt: Callable[[], T]) -> T:
         """Run `attempt` until it is answered or the limit has passed."""
-        from redis.exceptions import AuthenticationError, BusyLoadingError, ConnectionError, TimeoutError
+        from redis import exceptions as failures
 
-        lost = (ConnectionError, TimeoutError, BusyLoadingError)
+        try:
+            return attempt()
+        except (failures.ConnectionError, failures.TimeoutError):
+            return self._again(attempt)
+
+    def _again(self, attempt: Callable[[], T]) -> T:
+        from redis import exceptions as failures
+
+        # Of these only a refused password does not pass by itself.
+        lost = (failures.ConnectionError, failures.TimeoutError)
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
-                lambda error: isinstance(error, lost) and not isinstance(error, AuthenticationError)
+                lambda error: isinstance(error, lost) and not isinstance(error, failures.AuthenticationError)
             ),
             stop=tenacity.stop_after_delay(self.limits.retry_s),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
             reraise=True,
         )
         try:
-            return attempt()
-        except lost:
-            pass
-        try:
             return retrying(attempt)
-        except (*lost, AuthenticationError) as error:
+        except lost as error:
             raise StoreUnavailable(
                 where=self.where,
                 why=f"no answer within {self.limits.retry_s:g} s ({type(error).__name__})",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import redis
 
 _PAUSE_S = 0.2
+_CONFIRM_LIMIT_S = 5.0
 
 
 class Message(NamedTuple):
@@ -78,15 +79,17 @@ class Subscription:
     def __enter__(self) -> Subscription:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _connected(self) -> redis.client.PubSub:
         if self._pubsub is None:
-            pubsub = self._client.pubsub()
+            pubsub: redis.client.PubSub = self._client.pubsub()  # type: ignore[no-untyped-call]
             pubsub.subscribe(*(self._prefix + channel for channel in self._channels))
             for _ in self._channels:
-                pubsub.get_message(timeout=None)
+                pubsub.get_message(timeout=_CONFIRM_LIMIT_S)
             self._pubsub = pubsub
         return self._pubsub
 
