@@ -123,15 +123,26 @@ def _attach(cls: Any, spec: Spec) -> Any:
 
 
 def _joining_init(init: Callable[..., None]) -> Callable[..., None]:
+    if init is object.__init__:  # Ray looks into what is wrapped, and a slot of C has no signature
+
+        def __init__(self: Any) -> None:  # noqa: ARG001, N807
+            _join()
+
+        return __init__
+
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-        if WORKER_ENV in os.environ:
-            from unknot.integrations.ray.host import join_as_actor
-
-            join_as_actor()
+        _join()
         init(self, *args, **kwargs)
 
     return __init__
+
+
+def _join() -> None:
+    if WORKER_ENV in os.environ:
+        from unknot.integrations.ray.host import join_as_actor
+
+        join_as_actor()
 
 
 def _main(self: Any) -> str:

@@ -197,18 +197,31 @@ class Run:
         """
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or list(self._members.values())
-        with self._announced(targets):
-            while not all(handle.member in self._outcomes for handle in targets):
-                self._collect()
-                if end is not None and time.monotonic() >= end:
-                    waiting = [h.member for h in targets if h.member not in self._outcomes]
-                    raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
+        for started_all in (False, True):
+            with self._announced(targets, started_all=started_all):
+                while not self._is_over(targets, started_all=started_all):
+                    self._collect()
+                    if end is not None and time.monotonic() >= end:
+                        waiting = [h.member for h in targets if h.member not in self._outcomes]
+                        raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
         return Report(self.name, dict(self._outcomes), tuple(self.incidents(open_only=False)))
 
-    def _announced(self, targets: Sequence[MemberHandle]) -> contextlib.AbstractContextManager[Any]:
+    def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
+        if started_all or not targets:
+            return all(handle.member in self._outcomes for handle in targets)
+        there = {m.member for m in self._process.members()}
+        return all(handle.member in there or handle.member in self._outcomes for handle in targets)
+
+    def _announced(
+        self, targets: Sequence[MemberHandle], *, started_all: bool
+    ) -> contextlib.AbstractContextManager[Any]:
+        """Until they have started, nobody in the run can be waited for: Ray is."""
         recorder = self._process.recorder
-        incarnations = {m.member: m.incarnation for m in self._process.members()}
-        atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
+        if started_all:
+            incarnations = {m.member: m.incarnation for m in self._process.members()}
+            atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
+        else:
+            atoms = tuple(Atom(external=f"start of {h.member}") for h in targets)
         need = Clause(k=len(atoms), of=atoms)
         return recorder.wait(recorder.next_ticket(), [need], interruptible=False)
 
