@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from unknot.recovery.recorder_null import NullRecorder
+from unknot.recovery.registration import new_boot, register
 from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -26,3 +29,28 @@ def store(redis_url: str) -> Iterator[RedisStore]:
     """A store whose run no other test has."""
     with RedisStore.connect(redis_url, f"test-{os.getpid()}-{next(_runs)}") as connected:
         yield connected
+
+
+def _eventually(condition: Callable[[], object], limit_s: float = 10.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not so within {limit_s} s"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def eventually() -> Callable[..., None]:
+    """`eventually(condition, limit_s=10.0)` returns once `condition()` is true, and fails when it never is."""
+    return _eventually
+
+
+@pytest.fixture
+def join(store: RedisStore) -> Callable[..., NullRecorder]:
+    """`join("agent/a")` registers the member's next incarnation and gives the recorder of its process."""
+
+    def register_member(member: str) -> NullRecorder:
+        role = member.partition("/")[0]
+        registered = register(store, member, role=role, pid=os.getpid(), host="here", boot=new_boot())
+        return NullRecorder(member, registered.incarnation)
+
+    return register_member
