@@ -6,6 +6,9 @@ import msgspec
 
 from unknot.recovery.ports import Store
 
+# What a wait for a process that Ray still starts is called: slow at most, never an outside service.
+STARTING = "start of "
+
 
 class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One member: its newest incarnation and how it fares. Times are Redis' seconds; `ended_at` 0 while it lives."""

@@ -163,7 +163,7 @@ class Process:
         frames = sys._current_frames()
         names = {t.ident: t.name for t in threading.enumerate()}
         return [
-            f"{names.get(ident, ident)}: " + " < ".join(stack_of(frame, limit=16))
+            f"{names.get(ident, ident)}: " + " < ".join(stack_of(frame, limit=48))
             for ident, frame in frames.items()
             if not str(names.get(ident, "")).startswith("unknot-")
         ]

@@ -124,11 +124,7 @@ def _attach(cls: Any, spec: Spec) -> Any:
 
 def _joining_init(init: Callable[..., None]) -> Callable[..., None]:
     if init is object.__init__:  # Ray looks into what is wrapped, and a slot of C has no signature
-
-        def __init__(self: Any) -> None:  # noqa: ARG001, N807
-            _join()
-
-        return __init__
+        return _join_only
 
     @functools.wraps(init)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
@@ -136,6 +132,10 @@ def _joining_init(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *args, **kwargs)
 
     return __init__
+
+
+def _join_only(self: Any) -> None:  # noqa: ARG001 - it stands in for __init__
+    _join()
 
 
 def _join() -> None:

@@ -26,7 +26,7 @@ from unknot.recovery.errors import ConfigError, FencedError, NameTaken, RunFaile
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.registration import end
 from unknot.supervisor.incidents import Incident
-from unknot.supervisor.members import read_member
+from unknot.supervisor.members import STARTING, read_member
 
 _SLICE_S = 0.2
 _GRACE_S = 8.0
@@ -221,7 +221,7 @@ class Run:
             incarnations = {m.member: m.incarnation for m in self._process.members()}
             atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
         else:
-            atoms = tuple(Atom(external=f"start of {h.member}") for h in targets)
+            atoms = tuple(Atom(external=f"{STARTING}{h.member}") for h in targets)
         need = Clause(k=len(atoms), of=atoms)
         return recorder.wait(recorder.next_ticket(), [need], interruptible=False)
 

@@ -29,6 +29,7 @@ from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
 
 _MATCH = ("op", "shape", "dtype", "root")
+_CALLS = "distributed_c10d.py"
 _HIDDEN_PARTS = ("/torch/", "/unknot/", "/integrations/torch/")
 
 
@@ -199,8 +200,10 @@ def thread_cpu_s(ident: int) -> float:
 
 
 def entry_op(entry: dict[str, Any]) -> str:
-    """The operation's name without its back end: `all_reduce`."""
-    return str(entry["profiling_name"]).split(":")[-1]
+    """The operation as it was called: `reduce_scatter`, also where Gloo makes it of an `all_reduce`."""
+    called = next((f["name"] for f in entry.get("frames", ()) if f["filename"].endswith(_CALLS)), None)
+    name = called if called is not None else str(entry["profiling_name"]).split(":")[-1]
+    return str(name).removesuffix("_single").removesuffix("_into_tensor")
 
 
 def entry_site(entry: dict[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ from unknot.integrations.torch import flight, sockets
 from unknot.integrations.torch.rendezvous import RendezvousStore
 from unknot.recovery.errors import ConfigError, StaleGeneration
 from unknot.recovery.group import GroupSlot
+from unknot.supervisor.members import STARTING
 from unknot.supervisor.process import Process
 from unknot.supervisor.recorder.commands import Command
 
@@ -135,7 +136,7 @@ class Former:
     def _joined(self) -> GroupSlot:
         process = self._process
         recorder = process.recorder
-        need = Clause(k=1, of=(Atom(external=f"group {self._name} to form"),))
+        need = Clause(k=1, of=(Atom(external=f"{STARTING}group {self._name}"),))
         with recorder.wait(recorder.next_ticket(), [need]) as waiting:
             return GroupSlot.join(
                 process.store, self._name, size=self._size, rank=self._rank, member=process.member,

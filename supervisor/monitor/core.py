@@ -271,7 +271,8 @@ class MonitorCore:
         told: list[Instruction] = []
         seen = set()
         for chain in slow_chains(self.graph, now, min(self._config.slow_after_s, self._config.external_after_s)):
-            limit_s = self._config.slow_after_s if chain.kind == "running" else self._config.external_after_s
+            is_slow = chain.kind == "running" or telling.is_start(self.graph, chain)
+            limit_s = self._config.slow_after_s if is_slow else self._config.external_after_s
             if telling.age_of(self.graph, chain, now) < limit_s or telling.is_ordinary(self.graph, chain):
                 continue
             incident = telling.of_chain(self.graph, chain, run=self._run, now=now)

@@ -12,7 +12,7 @@ from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
 from unknot.graph.wording import age, bare
 from unknot.supervisor.incidents import Cause, Incident, Line
-from unknot.supervisor.members import MemberInfo
+from unknot.supervisor.members import STARTING, MemberInfo
 
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
 
@@ -100,6 +100,14 @@ def is_ordinary(graph: LiveGraph, chain: SlowChain) -> bool:
     if chain.kind == "running" or one is None or one.wait is None:
         return False
     return not any(atom.external is not None for clause in one.wait.needs for atom in clause.of)
+
+
+def is_start(graph: LiveGraph, chain: SlowChain) -> bool:
+    """Whether what is waited for is a process that is being started."""
+    one = graph.participants.get(chain.by)
+    if one is None or one.wait is None:
+        return False
+    return any((atom.external or "").startswith(STARTING) for clause in one.wait.needs for atom in clause.of)
 
 
 def of_chain(graph: LiveGraph, chain: SlowChain, *, run: str, now: float) -> Incident:
