@@ -7,6 +7,7 @@ Its first part is the incident's headline; what is added is what was done about 
 
 from __future__ import annotations
 
+from unknot.graph.wording import age
 from unknot.supervisor.incidents import Action, Incident
 
 
@@ -18,17 +19,13 @@ def first_line(incident: Incident) -> str:
 def resolved_line(incident: Incident) -> str:
     """The line for an incident that is over: the same, with how long it stood and how it ended."""
     end = incident.resolved_at if incident.resolved_at is not None else incident.opened_at
-    took = f"after {_age(end - incident.opened_at)}"
+    took = f"after {age(end - incident.opened_at)}"
     how = f" ({incident.resolution.rstrip('. ')})" if incident.resolution else ""
     return f"RESOLVED {took}{how}: {_headline(incident)}. Action: {_action(incident.actions)}."
 
 
 def _headline(incident: Incident) -> str:
     return incident.headline.rstrip(". ")
-
-
-def _age(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{max(seconds, 0.0):.1f} s"
 
 
 def _action(actions: tuple[Action, ...]) -> str:

@@ -60,7 +60,8 @@ def rfc3339(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _moment(at: float | None) -> str | None:
+def moment(at: float | None) -> str | None:
+    """As `rfc3339`, and None for None."""
     return None if at is None else rfc3339(at)
 
 
@@ -75,9 +76,9 @@ def incident_data(incident: Incident, *, line: str, trim: Trim) -> dict[str, Any
         "headline": cut.text(incident.headline),
         "resolution": cut.text(incident.resolution),
         "opened_at": rfc3339(incident.opened_at),
-        "confirmed_at": _moment(incident.confirmed_at),
-        "resolved_at": _moment(incident.resolved_at),
-        "time_to_verdict_s": _verdict_s(incident),
+        "confirmed_at": moment(incident.confirmed_at),
+        "resolved_at": moment(incident.resolved_at),
+        "time_to_verdict_s": time_to_verdict_s(incident),
         "culprits": cut.texts("culprits", incident.culprits),
         "victims": cut.texts("victims", incident.victims),
         "core": cut.texts("core", incident.core),
@@ -95,7 +96,8 @@ def incident_data(incident: Incident, *, line: str, trim: Trim) -> dict[str, Any
     }
 
 
-def _verdict_s(incident: Incident) -> float | None:
+def time_to_verdict_s(incident: Incident) -> float | None:
+    """Seconds from the last wait of the core to the confirmation, None where either is unknown."""
     if incident.confirmed_at is None or incident.closing_wait_at is None:
         return None
     return round(incident.confirmed_at - incident.closing_wait_at, 3)

@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from unknot.supervisor.cli.render_status import names
+from unknot.graph.wording import listed
 from unknot.supervisor.cli.snapshot import MemberView, RunView, Snapshot
 from unknot.supervisor.cli.text import Style
 from unknot.supervisor.cli.waits import WaitView
@@ -78,7 +78,7 @@ def _waits(before: Mapping[str, WaitView], now: Mapping[str, WaitView]) -> Itera
     for key, wait in now.items():
         if key in before:
             continue
-        by = f", held by {names(wait.holders)}" if wait.holders else ""
+        by = f", held by {listed(wait.holders)}" if wait.holders else ""
         site = f" at {wait.site}" if wait.site else ""
         text = f"{wait.participant} waits for {wait.text}{site}{by}"
         yield Change(what="wait", id=key, change="waits", text=text, style="warn")

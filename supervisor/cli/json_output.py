@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from unknot.supervisor.alerts.payload import rfc3339
+from unknot.supervisor.alerts.payload import moment, rfc3339, time_to_verdict_s
 from unknot.supervisor.cli.changes import Change
 from unknot.supervisor.cli.snapshot import ActionView, DeliveryView, MemberView, RunView, Snapshot, is_open
 from unknot.supervisor.cli.waits import WaitView
@@ -178,14 +178,10 @@ def _run(run: RunView, snapshot: Snapshot) -> RunItem:
         state=run.state,
         healthy=snapshot.healthy,
         driver=run.driver,
-        started_at=_moment(run.started_at),
+        started_at=moment(run.started_at),
         monitor=run.monitor,
         deliveries=snapshot.deliveries,
     )
-
-
-def _moment(at: float | None) -> str | None:
-    return None if at is None else rfc3339(at)
 
 
 def _member(member: MemberView) -> MemberItem:
@@ -220,9 +216,9 @@ def incident_item(incident: Incident, *, stacks: bool = True) -> IncidentItem:
         headline=incident.headline,
         resolution=incident.resolution,
         opened_at=rfc3339(incident.opened_at),
-        confirmed_at=_moment(incident.confirmed_at),
-        resolved_at=_moment(incident.resolved_at),
-        time_to_verdict_s=_verdict_s(incident),
+        confirmed_at=moment(incident.confirmed_at),
+        resolved_at=moment(incident.resolved_at),
+        time_to_verdict_s=time_to_verdict_s(incident),
         culprits=incident.culprits,
         victims=incident.victims,
         core=incident.core,
@@ -231,12 +227,6 @@ def incident_item(incident: Incident, *, stacks: bool = True) -> IncidentItem:
         actions=tuple(RemedyItem(**_remedy(action)) for action in incident.actions),
         stacks=incident.stacks if stacks else {},
     )
-
-
-def _verdict_s(incident: Incident) -> float | None:
-    if incident.confirmed_at is None or incident.closing_wait_at is None:
-        return None
-    return round(incident.confirmed_at - incident.closing_wait_at, 3)
 
 
 def _sentence(line: Line) -> SentenceItem:

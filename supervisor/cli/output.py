@@ -14,6 +14,8 @@ from unknot.supervisor.cli.text import ASCII, UNICODE, Glyphs, Line, clean, to_t
 
 VERBOSE: ContextVar[bool] = ContextVar("verbose", default=False)
 ColourChoice = Literal["auto", "always", "never"]
+# Sentences of incidents are written with these signs.
+_PLAIN = str.maketrans({"→": "->", "…": "...", "·": "-"})
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +52,8 @@ def emit(text: str) -> bool:
 
 def emit_lines(lines: Sequence[Line], *, shown: Look) -> bool:
     """Write lines to stdout."""
-    return emit(to_text(lines, colour=shown.colour))
+    text = to_text(lines, colour=shown.colour)
+    return emit(text.translate(_PLAIN) if shown.glyphs is ASCII else text)
 
 
 def emit_json(document: bytes) -> bool:

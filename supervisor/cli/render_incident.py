@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from unknot.graph.wording import age, listed
 from unknot.supervisor.alerts.payload import rfc3339
-from unknot.supervisor.cli.render_status import incident_row, names
+from unknot.supervisor.cli.render_status import incident_row
 from unknot.supervisor.cli.snapshot import is_open
-from unknot.supervisor.cli.text import Glyphs, Line, Span, Style, age, line, span, table
+from unknot.supervisor.cli.text import Glyphs, Line, Span, Style, line, span, table
 from unknot.supervisor.incidents import Action, Incident
 from unknot.supervisor.incidents import Line as Sentence
 
@@ -32,7 +33,7 @@ def _sentences(incident: Incident, glyphs: Glyphs, now: float) -> Iterator[Line]
         yield _sentence(number, sentence, glyphs)
         since = f"for {age(_until(incident, now) - sentence.since)}" if sentence.since > 0 else ""
         site = f"at {sentence.site}" if sentence.site else ""
-        helped = f"could be ended by {names(sentence.helpers)}" if sentence.helpers else ""
+        helped = f"could be ended by {listed(sentence.helpers, 'or')}" if sentence.helpers else ""
         details = ", ".join(part for part in (since, site, helped) if part)
         if details:
             yield line(span(f"     {details}", "dim"))
@@ -58,7 +59,7 @@ def _people(incident: Incident) -> Iterator[Line]:
     )
     for title, who in groups:
         if who:
-            yield line(span(f"{title}: ", "head"), names(who))
+            yield line(span(f"{title}: ", "head"), listed(who))
     if incident.confirmed_at is not None and incident.closing_wait_at is not None:
         took = age(incident.confirmed_at - incident.closing_wait_at)
         yield line(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from unknot.graph.wording import age, listed
 from unknot.supervisor.alerts.payload import rfc3339
 from unknot.supervisor.cli.snapshot import ActionView, MemberState, MemberView, Snapshot, is_open
-from unknot.supervisor.cli.text import Glyphs, Line, Span, Style, age, line, span, table
+from unknot.supervisor.cli.text import Glyphs, Line, Span, Style, line, span, table
 from unknot.supervisor.cli.waits import WaitView
 from unknot.supervisor.incidents import Incident
 
 ACTIONS_SHOWN = 10
 RESOLVED_SHOWN = 5
-NAMES_SHOWN = 4
 
 _STYLE: dict[MemberState, Style] = {
     "alive": "good",
@@ -74,10 +74,14 @@ def _member_row(member: MemberView, glyphs: Glyphs) -> list[Span]:
     return [
         span(f"{glyph} {member.state}", style),
         span(member.source),
-        span(f"beat {age(member.beat_age_s)} ago", "bad" if member.state == "silent" else "plain"),
+        span(f"beat {_since(member.beat_age_s)}", "bad" if member.state == "silent" else "plain"),
         span(where, "dim"),
         span(member.error, "bad"),
     ]
+
+
+def _since(age_s: float | None) -> str:
+    return "never" if age_s is None else f"{age(age_s)} ago"
 
 
 def _wait_row(wait: WaitView, glyphs: Glyphs) -> list[Span]:
@@ -93,8 +97,8 @@ def _wait_row(wait: WaitView, glyphs: Glyphs) -> list[Span]:
 
 def _by(wait: WaitView) -> str:
     if wait.holders:
-        return f"held by {names(wait.holders)}"
-    return f"from {names(wait.helpers)}" if wait.helpers else "from nobody known"
+        return f"held by {listed(wait.holders)}"
+    return f"from {listed(wait.helpers, 'or')}" if wait.helpers else "from nobody known"
 
 
 def _ends(wait: WaitView) -> str:
@@ -104,13 +108,6 @@ def _ends(wait: WaitView) -> str:
     if wait.limit_in_s is not None:
         ends.append(f"is killed in {age(wait.limit_in_s)}")
     return ", ".join(ends)
-
-
-def names(items: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    shown = ", ".join(items[:NAMES_SHOWN])
-    left = len(items) - NAMES_SHOWN
-    return f"{shown} and {left} more" if left > 0 else shown
 
 
 def _incident_rows(snapshot: Snapshot, glyphs: Glyphs) -> list[list[Span]]:

@@ -117,19 +117,3 @@ def use_colour(choice: Literal["auto", "always", "never"], env: Mapping[str, str
     if env.get("FORCE_COLOR"):
         return True
     return is_tty and env.get("TERM") != "dumb"
-
-
-def age(seconds: float | None) -> str:
-    """A duration for people: `0.4 s`, `42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
-    if seconds is None:
-        return "?"
-    if seconds < 10:
-        return f"{max(seconds, 0.0):.1f} s"
-    whole = round(seconds)
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 172_800:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
