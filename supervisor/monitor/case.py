@@ -43,6 +43,7 @@ class Case:
     pending: set[str] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
     tried: tuple[str, ...] = ()
+    seen_at: float = 0.0
 
     def go(self, stage: Stage, *, until: float) -> None:
         """Move on; only where the table allows it."""

@@ -15,7 +15,7 @@ from typing import Literal
 from unknot.graph.confirm import Answered, Confirm, Confirmation, Drop, Tick, Unresponsive, needs_store_counts
 from unknot.graph.confirm import Ask as GraphAsk
 from unknot.graph.events import Beat, End, Fence, Record
-from unknot.graph.finding import Finding, Verdict
+from unknot.graph.finding import Finding, SlowChain, Verdict
 from unknot.graph.ids import parse
 from unknot.graph.live import LiveGraph
 from unknot.graph.slow import slow_chains
@@ -35,9 +35,11 @@ from unknot.supervisor.monitor.instructions import (
     ReadCounts,
 )
 from unknot.supervisor.monitor.ladder import Remedy, next_remedy
+from unknot.supervisor.monitor.usual import UsualWaits
 
 _EVIDENCE_LIMIT_S = 0.5
 _ACTION_LIMIT_S = 5.0
+_START_LIMIT_S = 120.0
 
 
 class MonitorCore:
@@ -53,6 +55,7 @@ class MonitorCore:
         self._candidates: dict[str, Confirmation] = {}
         self._members: dict[str, MemberInfo] = {}
         self._keys: dict[str, str] = {}
+        self._usual = UsualWaits()
 
     # --- inputs ---
 
@@ -269,22 +272,47 @@ class MonitorCore:
 
     def _old_waits(self, now: float) -> list[Instruction]:
         told: list[Instruction] = []
-        seen = set()
+        self._usual.observe(self.graph.waiting(), now)
         for chain in slow_chains(self.graph, now, min(self._config.slow_after_s, self._config.external_after_s)):
-            is_slow = chain.kind == "running" or telling.is_start(self.graph, chain)
-            limit_s = self._config.slow_after_s if is_slow else self._config.external_after_s
-            if telling.age_of(self.graph, chain, now) < limit_s or telling.is_ordinary(self.graph, chain):
+            if telling.is_ordinary(self.graph, chain) or telling.age_of(self.graph, chain, now) < self._limit_s(chain):
                 continue
-            incident = telling.of_chain(self.graph, chain, run=self._run, now=now)
-            seen.add(incident.id)
-            told += self._tell(incident)
-        return told + self._close_ended(seen, now)
+            known = self._case_of(chain)
+            if known is not None:
+                known.seen_at = now
+                continue
+            usual_s = self._usual.of(self.graph.participants[chain.by])
+            told += self._tell_slow(telling.of_chain(self.graph, chain, run=self._run, now=now, usual_s=usual_s), now)
+        return told + self._close_ended(now)
 
-    def _close_ended(self, seen: set[str], now: float) -> list[Instruction]:
+    def _limit_s(self, chain: SlowChain) -> float:
+        """From which age a chain is told; while things start, everything takes longer than it will."""
+        limit_s = self._config.slow_after_s if chain.kind == "running" else self._config.external_after_s
+        if telling.is_start(self.graph, chain):
+            return max(self._config.slow_after_s, _START_LIMIT_S)
+        has_begun = self.graph.participants[chain.by].last_progress is not None
+        return limit_s if has_begun or chain.kind == "external" else max(limit_s, _START_LIMIT_S)
+
+    def _case_of(self, chain: SlowChain) -> Case | None:
+        """The open case of the same straggler: a slow one makes many waits, and is told once."""
+        roots = tuple(chain.roots or (chain.resource,))
+        same = (c for c in self.cases.values() if c.incident.cause in ("slow", "external"))
+        return next((c for c in same if c.incident.culprits == roots), None)
+
+    def _tell_slow(self, incident: Incident, now: float) -> list[Instruction]:
+        """With the stacks of whoever is waited for: where it is now."""
+        case = Case(incident, None, Stage.EVIDENCE, until=now + _EVIDENCE_LIMIT_S, seen_at=now)
+        self.cases[incident.id] = case
+        sources = sorted({parse(pid).source for pid in incident.culprits if pid in self.graph.participants})
+        keys = {source: f"{incident.id}/stacks/{source}" for source in sources}
+        self._expect(case, keys)
+        return [Put(incident, alert=True), CollectStacks(incident=incident.id, keys=keys)]
+
+    def _close_ended(self, now: float) -> list[Instruction]:
         told: list[Instruction] = []
         for case in list(self.cases.values()):
             cause = case.incident.cause
-            over = cause in ("slow", "external") and case.incident.id not in seen
+            held_s = self._config.slow_after_s if cause == "slow" else 0.0
+            over = cause in ("slow", "external") and now - case.seen_at > held_s
             if cause == "unresponsive":
                 over = telling.answers_again(self.graph, case.incident)
             if cause == "dead" and case.incident.kind == "member":

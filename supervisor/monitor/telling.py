@@ -48,8 +48,21 @@ def _lines(graph: LiveGraph, finding: Finding, now: float) -> tuple[Line, ...]:
 
 
 def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incident:
-    """The incident with more evidence."""
-    return msgspec.structs.replace(incident, stacks=stacks)
+    """The incident with more evidence; for a slow one, a line that tells where each culprit is now."""
+    lines = incident.lines
+    if incident.cause == "slow":
+        told = {line.participant for line in lines}
+        lines += tuple(
+            Line(participant=f"{source} now", resource="", text=f"{source} is now at {_place(stack)}.", culprit=True)
+            for source, stack in stacks.items()
+            if f"{source} now" not in told and stack
+        )
+    return msgspec.structs.replace(incident, stacks=stacks, lines=lines)
+
+
+def _place(stack: tuple[str, ...]) -> str:
+    main = next((text for text in stack if text.startswith("MainThread: ")), stack[0])
+    return main.partition(": ")[2].split(" < ")[0]
 
 
 def unresponsive(graph: LiveGraph, finding: Finding, source: str, *, run: str, now: float) -> Incident:
@@ -110,7 +123,9 @@ def is_start(graph: LiveGraph, chain: SlowChain) -> bool:
     return any((atom.external or "").startswith(STARTING) for clause in one.wait.needs for atom in clause.of)
 
 
-def of_chain(graph: LiveGraph, chain: SlowChain, *, run: str, now: float) -> Incident:
+def of_chain(
+    graph: LiveGraph, chain: SlowChain, *, run: str, now: float, usual_s: float | None = None
+) -> Incident:
     """A straggler, or a wait for the outside."""
     roots = chain.roots or (chain.resource,)
     cause: Cause = "slow" if chain.kind == "running" else "external"
@@ -123,7 +138,8 @@ def of_chain(graph: LiveGraph, chain: SlowChain, *, run: str, now: float) -> Inc
         if chain.roots and chain.resource not in chain.roots
         else f"{chain.by} waits {age(now - since)} at {chain.site or 'an unknown place'} for {named}, "
     )
-    tail = f"and {named} is running, not waiting: slow, not stuck." if chain.roots else "which is outside of the run."
+    usual = f" (such waits usually take {age(usual_s)})" if usual_s is not None else ""
+    tail = f"and {named} is running, not waiting: slow, not stuck{usual}." if chain.roots else "which is outside of the run."
     others = len(chain.waiters) - 1
     lines = [Line(participant=chain.by, resource=chain.resource, text=direct + tail, site=chain.site, since=since)]
     if others > 0:
