@@ -254,7 +254,9 @@ def test_a_name_that_cannot_be_part_of_a_key_is_refused(store: RedisStore, join:
 def test_a_key_of_a_wrong_type_is_named_and_nothing_is_changed(store: RedisStore, join: Join) -> None:
     recorder = join("agent/a")
     store.command("SET", store.key("lockq", "weights"), "not a list")
-    with pytest.raises(StoreCorrupt, match=r"lockq:weights of Redis is a string instead of a list; nothing was changed"):
+    with pytest.raises(
+        StoreCorrupt, match=r"lockq:weights of Redis is a string instead of a list; nothing was changed"
+    ):
         DistributedLock("weights", store, recorder).acquire()
     assert store.command("EXISTS", store.key("lock", "weights")) == 0
 
