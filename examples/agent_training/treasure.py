@@ -20,7 +20,7 @@ from dataclasses import dataclass
 SIDE = 5
 ROOMS = SIDE * SIDE
 WALLS = 8
-SIGNS = 0.7
+SIGNS = 0.8
 NEAREST, FARTHEST = 2, 4
 HORIZON = 12
 QUESTIONS = 5
