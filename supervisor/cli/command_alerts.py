@@ -13,10 +13,11 @@ from unknot.supervisor.alerts.alert import trial_alert
 from unknot.supervisor.alerts.delivery import Attempt, Schedule, Sender, decide, require_extra
 from unknot.supervisor.alerts.webhook import endpoint
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.connect import RUN_ENV, Wanted
+from unknot.supervisor.cli.connect import RUN_ENV
 from unknot.supervisor.cli.json_output import document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, warn
 from unknot.supervisor.cli.text import line, span
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config import load_config, secret_of
 
 

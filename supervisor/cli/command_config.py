@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.connect import Wanted, effective
+from unknot.supervisor.cli.connect import effective
 from unknot.supervisor.cli.json_output import document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, warn
 from unknot.supervisor.cli.text import Span, span, table
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config import ORIGIN_DEFAULT, Setting, settings
 
 

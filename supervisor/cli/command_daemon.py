@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.connect import Wanted, effective, target_of
+from unknot.supervisor.cli.connect import effective, target_of
 from unknot.supervisor.cli.output import warn
+from unknot.supervisor.cli.wanted import Wanted
 
 
 def daemon(wanted: Wanted) -> int:

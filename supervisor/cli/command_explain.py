@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from unknot.recovery.errors import ConfigError
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.command_status import find
-from unknot.supervisor.cli.connect import Wanted, connect, no_such_run
+from unknot.supervisor.cli.connect import connect, no_such_run
 from unknot.supervisor.cli.json_output import document, incident_item
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, warn
 from unknot.supervisor.cli.render_incident import explain_lines
 from unknot.supervisor.cli.snapshot import read_snapshot
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.incidents import Incident
 
 LATEST = "latest"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.connect import Target, Wanted, connect, effective, no_such_run, target_of
+from unknot.supervisor.cli.connect import Target, connect, effective, no_such_run, target_of
 from unknot.supervisor.cli.json_output import status_document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, warn
 from unknot.supervisor.cli.render_status import status_lines
 from unknot.supervisor.cli.snapshot import Snapshot, read_snapshot
+from unknot.supervisor.cli.wanted import Wanted
 
 
 def status(wanted: Wanted, shown: Look, *, as_json: bool) -> int:

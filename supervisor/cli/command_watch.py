@@ -18,12 +18,13 @@ from unknot.supervisor.alerts.payload import rfc3339
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.changes import Change, changes
 from unknot.supervisor.cli.command_status import find, look_once, show
-from unknot.supervisor.cli.connect import Target, Wanted, connect
+from unknot.supervisor.cli.connect import Target, connect
 from unknot.supervisor.cli.json_output import change_document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note
 from unknot.supervisor.cli.render_status import status_lines
 from unknot.supervisor.cli.snapshot import Snapshot, read_snapshot
 from unknot.supervisor.cli.text import Line, line, span
+from unknot.supervisor.cli.wanted import Wanted
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from unknot.recovery.errors import ConfigError, StoreUnavailable
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config import EffectiveConfig, load_config
 from unknot.supervisor.store.location import FoundServer, discover
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
@@ -22,15 +23,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str
     run: str
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asked for. `limit_s`: seconds before Redis counts as not reachable."""
-
-    redis: str | None = None
-    run: str | None = None
-    config_file: Path | None = None
-    limit_s: float = 5.0
 
 
 def effective(wanted: Wanted, env: Mapping[str, str] = os.environ) -> EffectiveConfig:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from unknot.supervisor.cli.connect import Wanted
 from unknot.supervisor.cli.output import VERBOSE
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config_values import parse_duration
 
 Redis = Annotated[
