@@ -1,27 +1,33 @@
-# Every target makes .venv when it is missing. PYTHON chooses the interpreter (3.11 to 3.13).
-PYTHON ?= python3
+# Every target makes .venv when it is missing or out of date. PYTHON chooses the interpreter, 3.11 to 3.13.
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$p && break; done)
+endif
 VENV ?= .venv
 BIN := $(VENV)/bin
-SEEDS ?= 3
-MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+PINS := constraints/$(MINOR).txt
 STAMP := $(VENV)/.made-$(MINOR)
+PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: setup demo test test-long lint types layers format build smoke bench clean help
+.PHONY: help setup demo test lint style types layers format build smoke bench clean
 
 help:
 	@echo "make setup   .venv with everything pinned"
 	@echo "make demo    a real training run hangs across three layers, is explained, freed, and finishes"
 	@echo "make test    the test suite"
 	@echo "make lint    ruff, mypy, layer rules"
+	@echo "make smoke   sdist and wheel, used in an empty environment"
 	@echo "make bench   what supervision costs, as ratios"
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints/$(MINOR).txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints/$(MINOR).txt torch numpy
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints/$(MINOR).txt --editable ".[dev]"
-	touch $@
+$(STAMP): pyproject.toml $(PINS)
+	@test -n "$(MINOR)" || { echo "no Python 3.11, 3.12 or 3.13 found: make PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(if $(wildcard $(STAMP)),,--clear) $(VENV)
+	$(PIP) install --quiet --constraint $(PINS) hatchling
+	$(PIP) install --quiet --constraint $(PINS) --no-build-isolation --editable ".[dev]"
+	@touch $@
 
 demo: $(STAMP)
 	$(BIN)/python examples/agent_training/main.py --demo
@@ -29,9 +35,10 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest tests
 
-lint: $(STAMP)
+lint: style types layers
+
+style: $(STAMP)
 	$(BIN)/ruff check .
-	$(MAKE) --no-print-directory types layers
 
 types: $(STAMP)
 	$(BIN)/mypy
@@ -44,7 +51,7 @@ format: $(STAMP)
 
 build: $(STAMP)
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m build --no-isolation --outdir dist
 
 smoke: build
 	$(BIN)/python tests/smoke/wheel.py dist
@@ -55,4 +62,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/step.py
 
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
