@@ -1,0 +1,94 @@
+"""What `unknot.init` refuses, in one line that says what to do, leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+import unknot
+from unknot.recovery.run import RunClaim
+from unknot.supervisor.store.redis_store import RedisStore
+
+
+@pytest.fixture(autouse=True)
+def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No child process, no thread of ours and no Ray is left by a refused start."""
+    monkeypatch.setenv("SUPERVISOR_RUN_DIR", str(tmp_path))
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    had_ray = ray.is_initialized()
+    yield
+    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+    assert not [p.cmdline() for p in left if p.is_running()]
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("unknot-") and t.name != "unknot-redis"]
+    assert ray.is_initialized() == had_ray
+
+
+def refused(kind: type[Exception], *named: str, run: str = "r1", **options: object) -> None:
+    with pytest.raises(kind) as caught:
+        unknot.init(run, **options)  # type: ignore[arg-type]
+    text = str(caught.value)
+    assert "\n" not in text
+    assert not [name for name in named if name not in text], text
+
+
+def test_a_url_that_is_none_is_refused() -> None:
+    refused(unknot.ConfigError, "redis", redis="htp://localhost")
+
+
+def test_a_redis_that_is_not_there_is_named_with_what_to_check() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    refused(unknot.StoreUnavailable, f"127.0.0.1:{port}", redis=f"redis://127.0.0.1:{port}/0")
+
+
+def test_a_wrong_password_is_told_without_the_password(redis_url: str) -> None:
+    wrong = redis_url.replace(redis_url.split(":")[2].split("@")[0], "not-the-one")
+    with pytest.raises(unknot.StoreUnavailable) as caught:
+        unknot.init("r1", redis=wrong)
+    assert "password" in str(caught.value)
+    assert "not-the-one" not in str(caught.value)
+
+
+def test_an_unknown_setting_is_refused_with_a_suggestion() -> None:
+    refused(unknot.ConfigError, "slow_after", "slow_after_s", config={"slow_after": 3})
+
+
+def test_a_run_name_with_odd_characters_is_refused_with_one_that_would_do() -> None:
+    refused(unknot.ConfigError, "my-run", run="my run!")
+
+
+def test_a_second_driver_of_a_live_run_is_refused_and_told_who_has_it(redis_url: str) -> None:
+    with RedisStore.connect(redis_url, "busy") as store:
+        claim = RunClaim.take(store, lease_s=30.0)
+        try:
+            refused(unknot.RunBusy, "busy", f"{os.getpid()}@", run="busy", redis=redis_url)
+        finally:
+            claim.close()
+
+
+def test_an_unusable_redis_server_binary_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPERVISOR_REDIS_SERVER", "/nowhere/redis-server")
+    refused(unknot.StoreUnavailable, "/nowhere/redis-server")
+
+
+def test_a_primitive_outside_of_a_run_says_where_it_belongs() -> None:
+    for use in (lambda: unknot.Lock("x"), lambda: unknot.Mailbox("x"), lambda: unknot.progress()):
+        with pytest.raises(unknot.NotAMember, match=r"needs a run: .*unknot.init"):
+            use()
+    with pytest.raises(unknot.NotAMember), unknot.external("approval"):
+        pass
+
+
+def test_an_unknown_instrumentation_and_an_unknown_kind_are_refused_with_a_suggestion() -> None:
+    with pytest.raises(unknot.ConfigError, match="did you mean 'threading'"):
+        unknot.instrument("threads")
+    with pytest.raises(unknot.ConfigError, match="did you mean 'human'"), unknot.external("approval", kind="humen"):  # type: ignore[arg-type]
+        pass
