@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from unknot.recovery.errors import ConfigError, DeadlockInterrupted, FencedError, RunClosed, StaleWeights, WaitTimeout
+from unknot.recovery.interrupts import interrupt
+from unknot.recovery.recorder_null import NullRecorder
+from unknot.recovery.run import RunClaim
+from unknot.recovery.weights import Weights
+from unknot.supervisor.store.redis_store import RedisStore
+
+Join = Callable[..., NullRecorder]
+Eventually = Callable[..., None]
+
+
+def queued(store: RedisStore) -> list[str]:
+    return [entry.decode() for entry in store.command("LRANGE", store.key("weightsq", "policy"), 0, -1)]
+
+
+def test_the_newest_version_is_found_with_number_generation_and_digest(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    first = weights.publish({"w": [1.0]}, generation=1)
+    second = weights.publish({"w": [2.0]}, generation=1)
+    found = Weights("policy", store, join("agent/a")).latest()
+    assert (first.n, second.n) == (1, 2)
+    assert first.digest != second.digest
+    assert (found.version, found.value) == (second, {"w": [2.0]})
+    assert found.at > 1e9
+
+
+def test_publishing_what_stands_is_nothing(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    assert weights.publish([1], 1, n=5) == weights.publish([1], 1, n=5)
+    assert weights.latest().version.n == 5
+
+
+def test_another_value_under_the_same_number_wins(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    weights.publish([1], 1, n=5)
+    weights.publish([2], 1, n=5)
+    assert weights.latest().value == [2]
+
+
+def test_a_newer_generation_wins_even_with_a_smaller_number(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    weights.publish([9], 1, n=9)
+    weights.publish([4], 2, n=4)
+    assert weights.latest().version.n == 4
+
+
+@pytest.mark.parametrize(("generation", "n"), [(1, 9), (1, None), (2, 4)])
+def test_an_older_generation_or_number_is_refused(
+    store: RedisStore, join: Join, generation: int, n: int | None
+) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    weights.publish([5], 2, n=5)
+    with pytest.raises(StaleWeights, match=r"n=5 of generation 2 is published") as caught:
+        weights.publish([0], generation, n=n)
+    assert (caught.value.current_n, caught.value.current_generation) == (5, 2)
+    assert weights.latest().value == [5]
+
+
+def test_a_wait_for_a_version_ends_with_that_version_and_not_before(
+    store: RedisStore, join: Join, eventually: Eventually
+) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    reader = Weights("policy", store, join("agent/a"))
+    with ThreadPoolExecutor(2) as pool:
+        any_version = pool.submit(reader.latest)
+        eventually(lambda: len(queued(store)) == 1)
+        third = pool.submit(reader.latest, 3)
+        eventually(lambda: len(queued(store)) == 2)
+        weights.publish("one", 1)
+        assert any_version.result(10).value == "one"
+        weights.publish("two", 1)
+        assert len(queued(store)) == 1
+        weights.publish("three", 1)
+        assert third.result(10).value == "three"
+    assert queued(store) == []
+    assert store.command("HLEN", store.key("waits", "agent/a")) == 0
+
+
+def test_a_wait_for_weights_ends_by_timeout_interrupt_or_close(
+    store: RedisStore, join: Join, eventually: Eventually
+) -> None:
+    claim = RunClaim.take(store)
+    reader = Weights("policy", store, join("agent/a"))
+    for timeout_s in (0, 0.02):
+        with pytest.raises(WaitTimeout, match="event:weights:policy:1"):
+            reader.latest(timeout_s=timeout_s)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(reader.latest, 2)
+        eventually(lambda: queued(store))
+        participant, _, ticket = queued(store)[0].rpartition("|")
+        assert interrupt(store, participant, int(ticket), incident="i1")
+        with pytest.raises(DeadlockInterrupted, match="event:weights:policy:2"):
+            waiting.result(10)
+        waiting = pool.submit(reader.latest)
+        eventually(lambda: queued(store))
+        claim.closing()
+        with pytest.raises(RunClosed):
+            waiting.result(10)
+    assert queued(store) == []
+
+
+def test_a_replaced_publisher_is_refused(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    join("trainer/0")
+    with pytest.raises(FencedError):
+        weights.publish([1], 1)
+
+
+def test_weights_over_the_limit_are_refused_with_size_and_limit(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"), value_limit=100)
+    with pytest.raises(ConfigError, match=r"weights policy of \d+ bytes are too large \(limit 100\)"):
+        weights.publish("x" * 1000)
+    assert repr(weights) == f"<Weights policy of run {store.run}>"
