@@ -80,6 +80,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 KEYS: tuple[str, ...] = Config.__struct_fields__
+_PATHS = ("run_dir", "webhook_secret_file")
 _CHOICES = {"on_deadlock": get_args(Rung), "log_level": get_args(LogLevel)}
 
 
@@ -201,8 +202,8 @@ def _read_value(source: Source, key: str) -> Any:
         )
     if key in ("webhook_url", "redis"):
         _check_url(key, value, name=name)
-    if key == "webhook_secret_file" and source.folder is not None:
-        return str(source.folder / value)
+    if key in _PATHS and source.folder is not None:
+        return str(source.folder / Path(value).expanduser())
     return value
 
 

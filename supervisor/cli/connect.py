@@ -15,6 +15,7 @@ from unknot.supervisor.store.location import FoundServer, discover
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 
 RUN_ENV = "SUPERVISOR_RUN"
+RUN_DIR_ENV = "SUPERVISOR_RUN_DIR"
 _NAMES_SHOWN = 8
 
 
@@ -39,11 +40,17 @@ def target_of(wanted: Wanted, config: EffectiveConfig, env: Mapping[str, str] = 
     url = config.config.redis
     if url is not None:
         return Target(url=url, run=run or _only(live_runs(url, limit_s=wanted.limit_s)))
-    servers = discover(run, env)
+    here = _with_run_dir(env, config)
+    servers = discover(run, here)
     if not servers:
-        raise _nothing_found(run, env)
+        raise _nothing_found(run, here)
     chosen = run or _only([server.run for server in servers])
     return _of_server(next(server for server in servers if server.run == chosen))
+
+
+def _with_run_dir(env: Mapping[str, str], config: EffectiveConfig) -> Mapping[str, str]:
+    run_dir = config.config.run_dir
+    return env if run_dir is None else {**env, RUN_DIR_ENV: run_dir}
 
 
 def _of_server(server: FoundServer) -> Target:

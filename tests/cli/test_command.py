@@ -22,6 +22,7 @@ from standardwebhooks.webhooks import Webhook
 from tests.cli.scene import Scene, deadlock
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.main import main
+from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -233,6 +234,17 @@ class TestStatus:
         Scene(store).knot()
         assert "\x1b[1;31m" in quickly("status", "--color", "always").stdout
 
+    def test_the_only_run_of_this_machine_is_found(
+        self, quick: Run, base_env: dict[str, str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "supervisor.toml").write_text('run_dir = "elsewhere"\n')
+        with start_redis(tmp_path / "elsewhere" / "only-one") as server:
+            with RedisStore.connect(server.url, "only-one") as other:
+                Scene(other)
+            done = quick("status", env={"SUPERVISOR_RUN_DIR": ""})
+        assert (done.returncode, done.stderr) == (exit_codes.OK, "")
+        assert done.stdout.startswith("run only-one")
+
 
 class TestErrors:
     def test_a_redis_that_is_not_there_is_3_in_one_line_without_the_password(self, bare: Run) -> None:
@@ -397,8 +409,6 @@ class TestWatch:
     def test_a_redis_that_goes_away_is_3(
         self, spawn: Callable[..., subprocess.Popen[str]], tmp_path: Path
     ) -> None:
-        from unknot.supervisor.store.embedded import start_redis
-
         with start_redis(tmp_path / "redis") as server, RedisStore.connect(server.url, "gone") as other:
             Scene(other)
             process = spawn(
