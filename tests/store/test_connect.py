@@ -1,0 +1,168 @@
+"""What a person reads when the Redis that was named cannot be used: one line, what, why, what to do, no password."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from unknot.graph.errors import UnknotError
+from unknot.recovery.errors import ConfigError, StoreUnavailable
+from unknot.supervisor.store.address import shown_address
+from unknot.supervisor.store.probe import classify
+from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
+
+PASSWORD = "hunter2-secret"
+SHORT = StoreLimits(connect_s=1.0, answer_s=1.0, retry_s=1.0)
+SETTINGS_FRAME = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
+OLD = b"# Server\r\nredis_version:5.0.7\r\nprocess_id:1\r\n"
+
+
+@contextmanager
+def listener(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A loopback server that runs `serve` on every connection; its port."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        lines: list[socket.socket] = []
+
+        def accept() -> None:
+            while True:
+                try:
+                    line, _ = server.accept()
+                except OSError:
+                    return
+                lines.append(line)
+                threading.Thread(target=serve, args=(line,), daemon=True).start()
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(5)
+        for line in lines:
+            line.close()
+
+
+def grpc(line: socket.socket) -> None:
+    line.sendall(SETTINGS_FRAME)
+    line.recv(1000)
+    line.close()
+
+
+def http(line: socket.socket) -> None:
+    line.recv(1000)
+    line.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    line.close()
+
+
+def closes(line: socket.socket) -> None:
+    line.close()
+
+
+def mute(line: socket.socket) -> None:
+    while line.fileno() >= 0 and line.recv(1000):
+        pass
+
+
+def old_redis(line: socket.socket) -> None:
+    while received := line.recv(1000):
+        for _ in range(received.count(b"*")):
+            if b"INFO" in received:
+                line.sendall(b"$%d\r\n%s\r\n" % (len(OLD), OLD))
+            elif b"PING" in received:
+                line.sendall(b"+PONG\r\n")
+            else:
+                line.sendall(b"+OK\r\n")
+
+
+def refusal(url: str) -> UnknotError:
+    with pytest.raises((StoreUnavailable, ConfigError)) as caught:
+        RedisStore.connect(url, "ppo-17", limits=SHORT)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert PASSWORD not in said
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("serve", "said"),
+    [
+        (grpc, "a gRPC server answers there, most likely Ray's GCS, whose default port is also 6379"),
+        (closes, "what listens there is not Redis"),
+        (mute, "it gave no answer to PING (Ray's GCS, whose default port is also 6379?)"),
+        (http, "an HTTP server answers there"),
+        (old_redis, "it is Redis 5.0.7, 6.2 or newer is needed; upgrade it"),
+    ],
+)
+def test_what_listens_there_is_named(serve: Callable[[socket.socket], None], said: str) -> None:
+    with listener(serve) as port:
+        error = refusal(f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
+    assert said in str(error)
+    assert str(error).startswith(f"cannot use Redis at 127.0.0.1:{port}/0: ")
+
+
+def test_a_port_where_nobody_listens_is_said_to_be_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    error = refusal(f"redis://:{PASSWORD}@127.0.0.1:{port}")
+    assert "it cannot be reached" in str(error)
+    assert str(error).endswith("check host, port and that Redis runs")
+
+
+def test_a_host_that_does_not_exist_is_said_to_be_unreachable() -> None:
+    assert "it cannot be reached" in str(refusal(f"redis://:{PASSWORD}@no-such-host.invalid:6379"))
+
+
+def test_a_wrong_and_a_missing_password_are_told_apart(redis_url: str) -> None:
+    address = redis_url.rpartition("@")[2]
+    wrong = str(refusal(f"redis://:{PASSWORD}@{address}"))
+    missing = str(refusal(f"redis://{address}"))
+    assert "it refuses this user or password (WRONGPASS); check user and password in the URL" in wrong
+    assert "it wants a password (NOAUTH)" in missing
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (f"http://:{PASSWORD}@host:6379", "starts with http://"),
+        ("host:6379", "has no scheme such as redis://"),
+        (f"redis://:{PASSWORD}@", "names no host"),
+        (f"redis://:pass/{PASSWORD}@host:6379", "its port is no number"),
+        ("", "has no scheme"),
+    ],
+)
+def test_a_url_that_is_none_is_refused_with_an_example(url: str, said: str) -> None:
+    error = refusal(url)
+    assert said in str(error)
+    assert "give it as redis://:PASSWORD@HOST:PORT/0" in str(error)
+
+
+def test_an_address_is_shown_without_user_and_password() -> None:
+    assert shown_address(f"redis://user:{PASSWORD}@host:7000/2") == "host:7000/2"
+    assert shown_address("rediss://host") == "host:6379"
+    assert shown_address("unix:///run/redis.sock") == "/run/redis.sock"
+
+
+def test_a_run_name_is_checked_before_anything_is_reached() -> None:
+    with pytest.raises(ConfigError, match="cannot name a run"):
+        RedisStore.connect("redis://127.0.0.1:1", "two words")
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        (b"+PONG\r\n", None),
+        (b"-NOAUTH Authentication required.\r\n", None),
+        (SETTINGS_FRAME, "grpc"),
+        (b"\x00\x00\x08\x07\x00\x00\x00\x00\x00", "grpc"),
+        (b"HTTP/1.0 400", "http"),
+        (b"", "mute"),
+        (b"SSH-2.0-OpenSSH", "mute"),
+    ],
+)
+def test_the_first_bytes_tell_the_kind_of_server(said: bytes, kind: str | None) -> None:
+    assert classify(said) == kind
