@@ -103,10 +103,9 @@ def mask_url(url: str) -> str:
     host = f"[{host}]" if ":" in host else host
     where = f"{host}:{port}" if (port := _port(parts.netloc)) else host
     user = "***@" if "@" in parts.netloc else ""
+    rest = parts.path
     if parts.scheme in ("http", "https"):
-        rest = "/…" if parts.path.strip("/") or parts.query else ""
-    else:
-        rest = parts.path
+        rest = "/…" if rest.strip("/") or parts.query else ""
     return f"{parts.scheme}://{user}{where}{rest}"
 
 

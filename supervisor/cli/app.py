@@ -74,6 +74,7 @@ def root(
 
 @app.command()
 def status(
+    *,
     redis: Redis = None,
     run: Run = None,
     json: Json = False,
@@ -93,6 +94,7 @@ def status(
 
 @app.command()
 def watch(
+    *,
     once: Annotated[bool, typer.Option("--once", "-1", help="One look, then end.")] = False,
     interval: Annotated[
         str, typer.Option("--interval", metavar="DURATION", help="Between looks, 250ms or more.")
@@ -129,6 +131,7 @@ def watch(
 
 @app.command()
 def explain(
+    *,
     incident: Annotated[
         str, typer.Argument(metavar="ID", help="An incident, the beginning of its id, or latest.")
     ],
@@ -154,6 +157,7 @@ def explain(
 
 @app.command()
 def config(
+    *,
     redis: Redis = None,
     json: Json = False,
     config: ConfigFile = None,
@@ -170,6 +174,7 @@ def config(
 
 @app.command()
 def daemon(
+    *,
     redis: Redis = None,
     run: Run = None,
     timeout: Timeout = "5s",
@@ -193,6 +198,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Which shell.")]) -> 
 
 @alerts_app.command("test")
 def alerts_test(
+    *,
     url: Annotated[str, typer.Argument(metavar="URL", help="Where to send the test.")],
     secret_file: Annotated[
         Path | None,

@@ -74,7 +74,7 @@ class TestDecision:
         self, number: int, chance: float
     ) -> None:
         pause_s = SCHEDULE.pause_s(number, chance)
-        assert 1 <= pause_s < 300
+        assert 1 <= pause_s <= 300
         assert pause_s <= SCHEDULE.pause_s(number + 1, chance)
 
     @given(
