@@ -25,8 +25,8 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml $(PINS)
 	@test -n "$(MINOR)" || { echo "no Python 3.11, 3.12 or 3.13 found: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(if $(wildcard $(STAMP)),,--clear) $(VENV)
-	$(PIP) install --quiet --constraint $(PINS) hatchling
-	$(PIP) install --quiet --constraint $(PINS) --no-build-isolation --editable ".[dev]"
+	$(PIP) install --quiet --no-compile --constraint $(PINS) hatchling
+	$(PIP) install --quiet --no-compile --constraint $(PINS) --no-build-isolation --editable ".[dev]"
 	@touch $@
 
 demo: $(STAMP)
