@@ -245,8 +245,10 @@ class LiveGraph:
         return not self._tolerant and event.count != known.count
 
     def _start(self, event: ev.Start) -> None:
+        if not event.p:
+            return self._refuse("start without a participant", "the key p")
         if self._gone(event):
-            return
+            return None
         own = parse(event.p)
         member = event.member or own.member
         number = event.incarnation if event.incarnation is not None else own.incarnation
@@ -256,6 +258,7 @@ class LiveGraph:
         known = self.participants.get(event.p)
         if known is None:
             self._begin(event.p, event.t, identity)
+        return None
 
     def _end(self, event: ev.End) -> None:
         if (one := self._alive(event)) is not None:
@@ -411,7 +414,8 @@ class LiveGraph:
             self._pass(state, len(state.waiters), event.t)
 
     def _clear(self, event: ev.Clear) -> None:
-        if (state := self._typed(event, ("event", "external"))) is not None:
+        state = self._typed(event, ("event", "external"))
+        if state is not None and not (self._tolerant and event.t < state.signalled_until):
             state.is_set = False
 
     def _signal(self, event: ev.Signal) -> None:

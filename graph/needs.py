@@ -10,10 +10,10 @@ so work stays linear in what is listed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from unknot.graph.events import Atom
+from unknot.graph.events import Atom, Resource
 from unknot.graph.resources import UNITS, ResourceState
 from unknot.graph.rights import Rights, Suppliers
 
@@ -178,9 +178,13 @@ class Compiler:
         assert own is not None
         if state.closed or self._mailbox_ready(one, state, op):
             return Condition(state.id, ())
-        return self._sharing(
-            state, op, 0, lambda: (self._owed(own.senders if op == "recv" else own.receivers, own.closers),)
-        )
+        return self._sharing(state, op, 0, lambda: (self._counterparts(state, own, op),))
+
+    def _counterparts(self, state: ResourceState, own: Resource, op: str) -> Group:
+        """Who has the right to do the opposite, or already waits to do it, whatever the list says."""
+        owed = self._owed(own.senders if op == "recv" else own.receivers, own.closers)
+        ready = [pid for pid in state.waiters if self._meets(pid, state.id, op)]
+        return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
 
     def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
         assert state.declared is not None
