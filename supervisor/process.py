@@ -2,6 +2,10 @@
 
 Worker processes learn where they belong from their environment: `SUPERVISOR_WORKER` holds a `WorkerSettings` as JSON.
 Joining registers before any user code runs, and registration is the fence.
+
+That is why the place must not be inherited. A child that joined as its parent's member would fence its own parent: so
+joining takes the settings out of the environment, and a forked child is no member (the loader processes of a trainer
+are both kinds of children).
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from unknot.graph.events import Record
-from unknot.recovery.errors import FencedError, NotAMember, StoreUnavailable
+from unknot.recovery.answers import ask_as_member
+from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import Registration, end, heartbeat, new_boot, register
 from unknot.supervisor.clock import RunClock
@@ -29,13 +35,14 @@ from unknot.supervisor.recorder.table import WaitTable
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 
 if TYPE_CHECKING:
-    from unknot.recovery.ports import Recorder
+    from unknot.recovery.ports import Recorder, RedisValue
 
 WORKER_ENV = "SUPERVISOR_WORKER"
 MONITOR_ENV = "SUPERVISOR_MONITOR"
 DISABLED_ENV = "SUPERVISOR_DISABLED"
 _EVENTS_KEPT = 20_000
 _PROC_KEPT_S = 3600
+_ACKS_KEPT_S = 600
 _QUICK = StoreLimits(connect_s=0.5, answer_s=0.5, retry_s=0.0)
 
 
@@ -73,24 +80,26 @@ def settings_from(environ: Mapping[str, str]) -> WorkerSettings | None:
 class RedisOutlet:
     """Writes records and heartbeats; short limits, so that a slow Redis costs a record and not a second."""
 
-    def __init__(self, store: RedisStore, registration: Registration, source: str) -> None:
+    def __init__(self, store: RedisStore, registration: Registration) -> None:
         self._store = store
         self._registration = registration
-        self._source = source
 
-    def publish(self, record: Record, encoded: bytes) -> None:
-        """Append to the stream and keep as the last record, in one transaction."""
-        proc = self._store.key("proc", self._source)
-        pipeline = self._store.pipeline()
-        pipeline.xadd(self._store.key("events"), {"r": encoded}, maxlen=_EVENTS_KEPT)
-        pipeline.hset(proc, mapping={"n": record.n, "full": encoded, "at": record.t})
-        pipeline.expire(proc, _PROC_KEPT_S)
-        pipeline.execute()
+    def publish(self, record: Record, encoded: bytes) -> int | None:
+        """Append to the stream and keep as the last record; the newest incarnation if this one was replaced."""
+        return self._write("publish", record.n, record.t, encoded, _EVENTS_KEPT, _PROC_KEPT_S)
 
-    def heartbeat(self) -> int | None:
-        """None while this incarnation is the newest, else the newest."""
+    def heartbeat(self, progress: str | None) -> int | None:
+        """None while this incarnation is the newest, else the newest. `progress`: marks that have changed, as JSON."""
         try:
             heartbeat(self._store, self._registration)
+        except FencedError as error:
+            return error.current
+        return None if progress is None else self._write("progress", progress)
+
+    def _write(self, script: str, *args: RedisValue) -> int | None:
+        registration = self._registration
+        try:
+            ask_as_member(self._store, script, registration.member, registration.incarnation, *args)
         except FencedError as error:
             return error.current
         return None
@@ -127,13 +136,13 @@ class Process:
         self._side_stores.append(quick)
         config = self.config
         self.publisher = Publisher(
-            self.table, RedisOutlet(quick, self.registration, self.source), clock=self.clock,
+            self.table, RedisOutlet(quick, self.registration), clock=self.clock,
             publish_every_s=config.publish_every_s, publish_after_s=config.publish_after_s,
-            heartbeat_s=config.heartbeat_s, on_fenced=self._fenced,
+            heartbeat_s=config.heartbeat_s, on_fenced=self._fenced, progress=lambda: dict(self.progress),
         )  # fmt: skip
         self.listener = Listener(
             quick.listen(["ask", "cmd"]), source=self.source, answer=self.publisher.answer,
-            acknowledge=lambda key, outcome: quick.command("HSET", quick.key("acks"), key, outcome),
+            acknowledge=lambda key, outcome: _acknowledge(quick, key, outcome),
         )  # fmt: skip
         self.listener.handle("interrupt", self._interrupt)
         self.listener.handle("stacks", lambda _command: "\n".join(self.stacks()))
@@ -146,8 +155,6 @@ class Process:
         self.table.fenced = error
 
     def _interrupt(self, command: Command) -> str:
-        from unknot.recovery.errors import DeadlockInterrupted
-
         assert self.table is not None
         waiting = self.table.waits().get(command.participant)
         resource = _first_resource(waiting)
@@ -158,8 +165,6 @@ class Process:
 
     def stacks(self) -> list[str]:
         """The Python stack of each thread, one text each."""
-        import sys
-
         frames = sys._current_frames()
         names = {t.ident: t.name for t in threading.enumerate()}
         return [
@@ -191,6 +196,11 @@ class Process:
         self.store.close()
 
 
+def _acknowledge(store: RedisStore, key: str, outcome: str) -> None:
+    store.command("HSET", store.key("acks"), key, outcome)
+    store.command("EXPIRE", store.key("acks"), _ACKS_KEPT_S)
+
+
 def _first_resource(waiting: Any) -> str:
     if waiting is None:
         return "?"
@@ -199,6 +209,7 @@ def _first_resource(waiting: Any) -> str:
 
 
 _current: Process | None = None
+_forked = False
 _joining = threading.Lock()
 
 
@@ -206,10 +217,12 @@ def current(call: str) -> Process:
     """This process' place in its run, joined from the environment on first use.
 
     Raises:
-        NotAMember: neither a worker of a run nor a driver; `call` names what was tried.
+        NotAMember: neither a worker of a run nor a driver, or a forked child of one; `call` names what was tried.
     """
     if _current is not None:
         return _current
+    if _forked:
+        raise NotAMember(call=f"{call}, used in a forked child,")
     if settings_from(os.environ) is None:
         raise NotAMember(call=call)
     return join()
@@ -217,29 +230,39 @@ def current(call: str) -> Process:
 
 def is_member() -> bool:
     """Whether this process belongs to a run."""
-    return _current is not None or WORKER_ENV in os.environ
+    return _current is not None or (WORKER_ENV in os.environ and not _forked)
 
 
 def join(settings: WorkerSettings | None = None, *, store: RedisStore | None = None, actor_id: str = "") -> Process:
-    """Register this process as its member and start its recorder; the second call returns the first one's result."""
-    global _current
+    """Register this process as its member and start its recorder; the second call returns the first one's result.
+
+    Without `settings` they are taken out of the environment, so that no child process finds them there.
+    """
+    global _current, _forked
     with _joining:
         if _current is not None:
             return _current
-        settings = settings if settings is not None else settings_from(os.environ)
+        if settings is None and not _forked:
+            settings = settings_from(os.environ)
+            os.environ.pop(WORKER_ENV, None)
         if settings is None:
             raise NotAMember(call="unknot.join")
-        if store is None:
-            store = RedisStore.connect(settings.redis, settings.run, limits=StoreLimits(retry_s=settings.config.store_limit_s))
-        registration = register(
-            store, settings.member, role=settings.role, pid=os.getpid(), host=socket.gethostname(), boot=new_boot(),
-            lease_s=settings.config.lease_s, actor_id=actor_id,
-        )  # fmt: skip
-        process = Process(settings, store, registration)
-        if not settings.disabled:
-            process.observe()
-        _current = process
-        return process
+        _current, _forked = _joined(settings, store, actor_id), False
+        return _current
+
+
+def _joined(settings: WorkerSettings, store: RedisStore | None, actor_id: str) -> Process:
+    if store is None:
+        limits = StoreLimits(retry_s=settings.config.store_limit_s)
+        store = RedisStore.connect(settings.redis, settings.run, limits=limits)
+    registration = register(
+        store, settings.member, role=settings.role, pid=os.getpid(), host=socket.gethostname(), boot=new_boot(),
+        lease_s=settings.config.lease_s, actor_id=actor_id,
+    )  # fmt: skip
+    process = Process(settings, store, registration)
+    if not settings.disabled:
+        process.observe()
+    return process
 
 
 def leave(*, how: Literal["done", "dead"] = "done", error: str = "") -> None:
@@ -252,7 +275,12 @@ def leave(*, how: Literal["done", "dead"] = "done", error: str = "") -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _current
+    global _current, _forked, _joining
+    _joining = threading.Lock()
+    if _current is not None:
+        _forked = True
+        if _current.table is not None:
+            _current.table.abandon()
     _current = None
 
 

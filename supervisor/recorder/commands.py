@@ -32,6 +32,8 @@ class Command(msgspec.Struct, frozen=True, tag="command", kw_only=True):
 
 
 Message = Ask | Command
+_REMEMBERED = 1000
+_PAUSE_S = 0.2
 _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -96,12 +98,23 @@ class Listener:
         self._channel.close()
 
     def _loop(self) -> None:
-        for message in self._channel.messages(self._stop):
+        while not self._stop.is_set():
             try:
-                self.take(message.payload)
-            except Exception as error:  # noqa: BLE001 - one bad message must not end the listener; it is counted
-                self.errors += 1
-                self._on_error(error)
+                for message in self._channel.messages(self._stop):
+                    self._take_safely(message.payload)
+            except Exception as error:  # noqa: BLE001 - a deaf process looks unresponsive: listen again; it is counted
+                self._failed(error)
+            self._stop.wait(_PAUSE_S)
+
+    def _take_safely(self, payload: bytes) -> None:
+        try:
+            self.take(payload)
+        except Exception as error:  # noqa: BLE001 - one bad message must not end the listener; it is counted
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.errors += 1
+        self._on_error(error)
 
     def take(self, payload: bytes) -> None:
         """One message."""
@@ -118,7 +131,18 @@ class Listener:
         if command.token < self._highest_token:
             return "stale-leader"
         self._highest_token = command.token
-        handler = self._handlers.get(command.do)
-        outcome = handler(command) if handler is not None else "unsupported"
+        outcome = self._handled(command)
         self._done[command.key] = outcome
+        while len(self._done) > _REMEMBERED:
+            del self._done[next(iter(self._done))]
         return outcome
+
+    def _handled(self, command: Command) -> str:
+        handler = self._handlers.get(command.do)
+        if handler is None:
+            return "unsupported"
+        try:
+            return handler(command)
+        except Exception as error:  # noqa: BLE001 - the monitor is told, and goes on to the next remedy
+            self._failed(error)
+            return f"failed: {type(error).__name__}: {error}"[:500]

@@ -7,9 +7,10 @@ import sys
 import sysconfig
 from types import FrameType
 
-_OURS = ("unknot.",)
-_STDLIB = sysconfig.get_paths()["stdlib"]
-_HIDDEN = (f"{os.sep}torch{os.sep}", f"{os.sep}ray{os.sep}")
+# Packages whose frames are never the user's, by the first part of the module's name.
+_NOT_USERS = frozenset({"unknot", "torch", "ray"})
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_INSTALLED = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 
 
 def short_site(filename: str, line: int) -> str:
@@ -19,7 +20,7 @@ def short_site(filename: str, line: int) -> str:
 
 
 def calling_site(frame: FrameType | None = None) -> str | None:
-    """The innermost frame that is the user's: neither ours nor the standard library's."""
+    """The innermost frame that is the user's: neither ours, torch's or Ray's, nor the standard library's."""
     at: FrameType | None = frame if frame is not None else sys._getframe(1)
     while at is not None:
         if is_users(at):
@@ -29,14 +30,12 @@ def calling_site(frame: FrameType | None = None) -> str | None:
 
 
 def is_users(frame: FrameType) -> bool:
-    """Whether a frame runs code of the user."""
-    name = frame.f_globals.get("__name__", "")
+    """Whether a frame runs code of the user. A folder of the user's that is called torch or ray is the user's."""
+    module: str = frame.f_globals.get("__name__") or ""
     file = frame.f_code.co_filename
-    if name.startswith(_OURS) or file.startswith("<"):
+    if module.partition(".")[0] in _NOT_USERS or file.startswith("<"):
         return False
-    if file.startswith(_STDLIB) and "site-packages" not in file:
-        return False
-    return not any(hidden in file for hidden in _HIDDEN)
+    return not file.startswith(_STDLIB) or any(part in file for part in _INSTALLED)
 
 
 def stack_of(frame: FrameType | None, *, limit: int = 64) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ blocking and cleared after waking; a hold is written after that, and removed aft
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +18,7 @@ from unknot.graph.events import Clause, Resource
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """One announced wait. `since` is wall-clock seconds; `owner_of` tells who holds an in-process lock."""
+    """One announced wait. `since` is wall-clock seconds; `owner_of` tells which thread holds an in-process lock."""
 
     ticket: int
     needs: tuple[Clause, ...]
@@ -30,18 +32,28 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Slot:
-    """The place of one thread in the wait table."""
+    """The place of one thread in the wait table.
 
-    __slots__ = ("__weakref__", "holds", "ident", "interrupt", "native_id", "participant", "wait", "wake_at")
+    Identifiers of threads are used again as soon as a thread has ended, so a slot knows the thread itself. One whose
+    thread ended while it held something is kept: `ended_at` (seconds, by the table's clock) is set once that was seen.
+    """
 
-    def __init__(self, participant: str, ident: int, native_id: int) -> None:
+    __slots__ = ("_thread", "ended_at", "holds", "ident", "interrupt", "participant", "wait")
+
+    def __init__(self, participant: str, thread: threading.Thread) -> None:
         self.participant = participant
-        self.ident = ident
-        self.native_id = native_id
+        self.ident = thread.ident or 0
         self.wait: Waiting | None = None
         self.holds: dict[str, tuple[Resource, int]] = {}
         self.interrupt: tuple[int, Exception] | None = None
-        self.wake_at: Any = None
+        self.ended_at: float | None = None
+        self._thread = weakref.ref(thread)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        thread = self._thread()
+        return thread is not None and thread.is_alive()
 
 
 class WaitHandle:
@@ -49,21 +61,25 @@ class WaitHandle:
 
     __slots__ = ("_slot", "_table", "_waiting", "number")
 
-    def __init__(self, table: Any, slot: Slot, waiting: Waiting) -> None:
+    def __init__(self, table: Any, slot: Slot | None, waiting: Waiting) -> None:
         self._table = table
         self._slot = slot
         self._waiting = waiting
         self.number = waiting.ticket
 
     def __enter__(self) -> WaitHandle:
-        self._slot.wait = self._waiting
+        if self._slot is not None:
+            self._slot.wait = self._waiting
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._slot.wait = None
+        if self._slot is not None:
+            self._slot.wait = None
 
     def poll_interrupt(self) -> Exception | None:
         """The error to raise if this very wait was interrupted, or the process fenced, else None."""
+        if self._slot is None:
+            return None
         pending = self._slot.interrupt
         if pending is not None and pending[0] == self.number:
             return pending[1]

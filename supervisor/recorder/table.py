@@ -4,11 +4,20 @@ Reading is done without any lock that a user's thread could wait for. A snapshot
 of all slots, then what the blocked threads hold, then the waits again. A thread that stands in the same wait (same
 ticket) both times was blocked all the while, so what it held was exact in between; a thread that moved is reported
 as running, which can hide a standstill for one tick and never invents one.
+
+Names. A participant is named after its thread, and a name is free again once its thread has ended, so that the
+loader of each epoch is `agent/b#1/loader`. Two live threads never share one: the name is claimed by `setdefault`,
+which is atomic, because the publisher and the thread itself may make the slot at the same moment. A name whose
+thread ended while holding something is told as ended, and is never used again.
+
+A forked child inherits the table, but nobody reads it there, and its tickets and names are those of the parent. So
+the child's copy is abandoned: waits are not announced, and whoever asks who he is is told that he is no member.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -16,9 +25,12 @@ from typing import Protocol
 
 import msgspec
 
-from unknot.graph.events import Clause, Event, Hold, Resource, Start, Wait
+from unknot.graph.events import Clause, End, Event, Hold, Resource, Start, Wait
+from unknot.recovery.errors import NotAMember
 from unknot.supervisor.recorder.sites import calling_site
 from unknot.supervisor.recorder.slots import Slot, WaitHandle, Waiting
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Source(Protocol):
@@ -36,8 +48,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody waits."""
-        return not any(ticket is not None for ticket in self.tickets.values())
+        """Whether nobody waits, and no thread has ended with something in its hands."""
+        waits = any(ticket is not None for ticket in self.tickets.values())
+        return not waits and not any(isinstance(event, End) for event in self.events)
 
 
 class WaitTable:
@@ -49,50 +62,89 @@ class WaitTable:
         self.role = role
         self.source = f"{member}#{incarnation}"
         self.fenced: Exception | None = None
+        self.abandoned = False
         self._clock = clock
         self._tickets = itertools.count(1)
         self._local = threading.local()
-        self._slots: dict[int, Slot] = {}
+        self._slots: dict[str, Slot] = {}
+        self._names: dict[str, object] = {}
         self._holders: dict[str, list[Slot]] = {}
-        self._threads: weakref.WeakKeyDictionary[threading.Thread, Slot] = weakref.WeakKeyDictionary()
+        self._of_thread: weakref.WeakKeyDictionary[threading.Thread, Slot] = weakref.WeakKeyDictionary()
         self._sources: list[Source] = []
 
     def add_source(self, source: Source) -> None:
         """Let a source add to every snapshot."""
         self._sources.append(source)
 
+    def abandon(self) -> None:
+        """This is a forked child's copy: record nothing any more."""
+        self.abandoned = True
+
+    # --- slots ---
+
     def slot(self) -> Slot:
         """The calling thread's slot, made on first use."""
         try:
             found: Slot = self._local.slot
         except AttributeError:
-            found = self._new_slot(threading.current_thread())
+            found = self._slot_for(threading.current_thread())
             self._local.slot = found
         return found
 
     def slot_of(self, ident: int) -> Slot | None:
-        """The slot of a thread by its identifier, made if the thread is alive."""
-        found = self._slots.get(ident)
-        if found is not None:
-            return found
+        """The slot of a live thread by its identifier, made if need be."""
         thread = next((t for t in threading.enumerate() if t.ident == ident), None)
-        return None if thread is None else self._new_slot(thread)
+        return None if thread is None else self._slot_for(thread)
 
-    def _new_slot(self, thread: threading.Thread) -> Slot:
-        known = self._threads.get(thread)
+    def _slot_for(self, thread: threading.Thread) -> Slot:
+        known = self._of_thread.get(thread)
         if known is not None:
             return known
-        is_main = thread is threading.main_thread()
-        name = self.source if is_main else f"{self.source}/{thread.name.replace('/', '.')}"
-        if any(slot.participant == name for slot in list(self._slots.values())):
-            name = f"{name}.{thread.native_id}"
-        slot = Slot(name, thread.ident or 0, thread.native_id or 0)
-        self._threads[thread] = slot
-        self._slots[slot.ident] = slot
-        return slot
+        slot = Slot(self._claim_name(thread), thread)
+        made = self._of_thread.setdefault(thread, slot)
+        if made is not slot:
+            del self._names[slot.participant]
+        self._slots[made.participant] = made
+        return made
+
+    def _claim_name(self, thread: threading.Thread) -> str:
+        name = self.source
+        if thread is not threading.main_thread():
+            name = f"{self.source}/{_NOT_IN_NAMES.sub('-', thread.name).strip('-') or 'thread'}"
+        # A new object, not the thread: whoever loses a race for the slot must not share the winner's name.
+        mine = object()
+        candidates = itertools.chain([name], (f"{name}~{n}" for n in itertools.count(2)))
+        return next(one for one in candidates if self._names.setdefault(one, mine) is mine)
+
+    def slots(self) -> list[Slot]:
+        """All slots of living threads, and of those that ended while holding something; the others are dropped here."""
+        kept = []
+        for slot in list(self._slots.values()):
+            if slot.alive:
+                kept.append(slot)
+            elif slot.holds:
+                self._note_end(slot)
+                kept.append(slot)
+            else:
+                self._drop(slot)
+        return kept
+
+    def _note_end(self, slot: Slot) -> None:
+        # A lock must be released by the thread that acquired it; units of other things anybody may give back.
+        if slot.ended_at is None and any(resource.type == "lock" for resource, _ in slot.holds.values()):
+            slot.ended_at = self._clock()
+
+    def _drop(self, slot: Slot) -> None:
+        del self._slots[slot.participant]
+        if slot.ended_at is None:
+            del self._names[slot.participant]
+
+    # --- what threads note ---
 
     def participant(self) -> str:
-        """The calling thread's participant id."""
+        """The calling thread's participant id. NotAMember in a forked child."""
+        if self.abandoned:
+            raise NotAMember(call="a primitive of the run, used in a forked child,")
         return self.slot().participant
 
     def next_ticket(self) -> int:
@@ -109,15 +161,19 @@ class WaitTable:
         deadline_s: float | None = None,
         label: str | None = None,
         owner_of: Callable[[], int | None] | None = None,
+        waited_s: float = 0.0,
     ) -> WaitHandle:
-        """Announce a wait of the calling thread; entering the handle writes it, leaving clears it."""
+        """Announce a wait of the calling thread; entering the handle writes it, leaving clears it.
+
+        `owner_of` tells the thread that holds an in-process lock, by identifier; `waited_s`: seconds already waited.
+        """
         now = self._clock()
         waiting = Waiting(
-            ticket=ticket, needs=tuple(needs), resources=tuple(resources), since=now, site=calling_site(),
+            ticket=ticket, needs=tuple(needs), resources=tuple(resources), since=now - waited_s, site=calling_site(),
             deadline=None if deadline_s is None else now + deadline_s,
             label=label, interruptible=interruptible, owner_of=owner_of,
         )  # fmt: skip
-        return WaitHandle(self, self.slot(), waiting)
+        return WaitHandle(self, None if self.abandoned else self.slot(), waiting)
 
     def hold(self, resource: Resource, *, units: int = 1) -> None:
         """The calling thread now holds units of the resource."""
@@ -148,25 +204,18 @@ class WaitTable:
 
     def interrupt(self, participant: str, ticket: int, error: Exception) -> bool:
         """Have exactly this wait raise `error`; False when it is over already."""
-        for slot in list(self._slots.values()):
-            waiting = slot.wait
-            if slot.participant == participant and waiting is not None and waiting.ticket == ticket:
-                slot.interrupt = (ticket, error)
-                return slot.wait is waiting
-        return False
+        slot = self._slots.get(participant)
+        waiting = slot.wait if slot is not None else None
+        if slot is None or waiting is None or waiting.ticket != ticket:
+            return False
+        slot.interrupt = (ticket, error)
+        return slot.wait is waiting
 
     def waits(self) -> dict[str, Waiting]:
         """What each blocked participant waits for now."""
         return {s.participant: w for s in list(self._slots.values()) if (w := s.wait) is not None}
 
-    def slots(self) -> list[Slot]:
-        """All slots of living threads; those of ended threads are dropped here."""
-        alive = {thread.ident for thread in threading.enumerate()}
-        for ident in [i for i in list(self._slots) if i not in alive]:
-            slot = self._slots[ident]
-            if not slot.holds:
-                del self._slots[ident]
-        return list(self._slots.values())
+    # --- what the publisher reads ---
 
     def snapshot(self, *, publish_after_s: float) -> Snapshot:
         """One consistent look at the process; waits younger than `publish_after_s` count as running."""
@@ -215,6 +264,7 @@ def _assemble(
     declared = {r.r: r for w in standing.values() for r in w.resources} | {r.r: r for _, r, _ in holds}
     events += [declared[r] for r in sorted(declared)]
     events += [Hold(p=p, r=r.r, units=units) for p, r, units in holds]
+    events += [End(p=s.participant, t=s.ended_at) for s in slots if s.ended_at is not None]
     events += [
         Wait(
             p=p, t=w.since, ticket=w.ticket, needs=w.needs, deadline=w.deadline, site=w.site, label=w.label,
