@@ -264,7 +264,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 def test_ranks_agree_on_every_generation(redis_url: str) -> None:
     GroupMachine.url = redis_url
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         GroupMachine,
         settings=settings(
             max_examples=20, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)

@@ -186,7 +186,7 @@ class LockMachine(RuleBasedStateMachine):
 
 def test_a_lock_is_its_model(redis_url: str) -> None:
     LockMachine.url = redis_url
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         LockMachine,
         settings=settings(
             max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)

@@ -289,7 +289,7 @@ class MailboxMachine(RuleBasedStateMachine):
 
 def test_a_mailbox_is_its_model(redis_url: str) -> None:
     MailboxMachine.url = redis_url
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         MailboxMachine,
         settings=settings(
             max_examples=25, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)

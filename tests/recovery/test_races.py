@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,6 +39,19 @@ class AtThePop:
         return None
 
 
+def in_turn(*actions: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        for action in actions:
+            action()
+
+    return run
+
+
+def pause() -> None:
+    """Longer than the time-out of the wait under test."""
+    threading.Event().wait(0.06)
+
+
 @pytest.fixture
 def holder(store: RedisStore, join: Join) -> DistributedLock:
     lock = DistributedLock("x", store, join("agent/holder"))
@@ -54,8 +68,11 @@ def test_a_grant_before_the_interrupt_wins(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hit: list[bool] = []
-    late = lambda: hit.append(interrupt(store, PARTICIPANT, 1, incident="i1"))  # noqa: E731
-    AtThePop(store, monkeypatch, lambda: (holder.release(), late()))
+
+    def late() -> None:
+        hit.append(interrupt(store, PARTICIPANT, 1, incident="i1"))
+
+    AtThePop(store, monkeypatch, in_turn(holder.release, late))
     assert waiter.acquire() == 2
     assert hit == [False]
 
@@ -63,8 +80,8 @@ def test_a_grant_before_the_interrupt_wins(
 def test_an_interrupt_before_the_grant_wins_and_the_lock_goes_to_nobody(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early = lambda: interrupt(store, PARTICIPANT, 1, incident="i1")  # noqa: E731
-    AtThePop(store, monkeypatch, lambda: (early(), holder.release()))
+    early = partial(interrupt, store, PARTICIPANT, 1, incident="i1")
+    AtThePop(store, monkeypatch, in_turn(early, holder.release))
     with pytest.raises(DeadlockInterrupted):
         waiter.acquire()
     assert waiter.statistics().holder is None
@@ -73,7 +90,7 @@ def test_an_interrupt_before_the_grant_wins_and_the_lock_goes_to_nobody(
 def test_a_grant_before_the_timeout_wins(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    AtThePop(store, monkeypatch, lambda: (holder.release(), threading.Event().wait(0.06)))
+    AtThePop(store, monkeypatch, in_turn(holder.release, pause))
     assert waiter.acquire(timeout_s=0.05) == 2
 
 
@@ -89,8 +106,8 @@ def test_a_timeout_before_the_grant_wins_and_the_lock_goes_to_nobody(
 def test_an_interrupt_before_the_timeout_wins(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    early = lambda: interrupt(store, PARTICIPANT, 1, incident="i1")  # noqa: E731
-    AtThePop(store, monkeypatch, lambda: (early(), threading.Event().wait(0.06)))
+    early = partial(interrupt, store, PARTICIPANT, 1, incident="i1")
+    AtThePop(store, monkeypatch, in_turn(early, pause))
     with pytest.raises(DeadlockInterrupted):
         waiter.acquire(timeout_s=0.05)
 
@@ -98,7 +115,7 @@ def test_an_interrupt_before_the_timeout_wins(
 def test_a_fence_before_the_grant_wins_and_the_next_waiter_gets_the_lock(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    AtThePop(store, monkeypatch, lambda: (join("agent/a"), holder.release()))
+    AtThePop(store, monkeypatch, in_turn(partial(join, "agent/a"), holder.release))
     with pytest.raises(FencedError):
         waiter.acquire()
     assert waiter.statistics().holder is None
@@ -128,7 +145,7 @@ def test_an_item_handed_over_before_the_timeout_is_received(
 ) -> None:
     sender = Mailbox("raw", store, join("agent/b")).declare()
     receiver = Mailbox("raw", store, join("agent/a"))
-    AtThePop(store, monkeypatch, lambda: (sender.send("value"), threading.Event().wait(0.06)))
+    AtThePop(store, monkeypatch, in_turn(partial(sender.send, "value"), pause))
     assert receiver.receive(timeout_s=0.05).value == "value"
 
 
@@ -163,7 +180,7 @@ def test_space_made_before_the_timeout_lets_the_item_in_once(
     receiver = Mailbox("raw", store, join("agent/b")).declare(capacity=1)
     sender = Mailbox("raw", store, join("agent/a"))
     sender.send("first")
-    AtThePop(store, monkeypatch, lambda: (receiver.receive(), threading.Event().wait(0.06)))
+    AtThePop(store, monkeypatch, in_turn(receiver.receive, pause))
     assert sender.send("second", timeout_s=0.05) == 2
     assert receiver.statistics().queued == 1
 
@@ -172,8 +189,11 @@ def test_a_wait_that_was_granted_does_not_stand_even_before_its_thread_wakes(
     store: RedisStore, holder: DistributedLock, waiter: DistributedLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[tuple[str, int], bool]] = []
-    look = lambda: seen.append(standing(store, [(PARTICIPANT, 1), ("agent/none#1", 5)]))  # noqa: E731
-    AtThePop(store, monkeypatch, lambda: (look(), holder.release(), look()))
+
+    def look() -> None:
+        seen.append(standing(store, [(PARTICIPANT, 1), ("agent/none#1", 5)]))
+
+    AtThePop(store, monkeypatch, in_turn(look, holder.release, look))
     waiter.acquire()
     assert [found[PARTICIPANT, 1] for found in seen] == [True, False]
     assert not seen[0]["agent/none#1", 5]
