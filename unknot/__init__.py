@@ -7,15 +7,17 @@ a worker nothing but the standard library.
 from __future__ import annotations
 
 import importlib
-import pathlib
-from typing import TYPE_CHECKING, Any
+import os
 
-_here = pathlib.Path(__file__).resolve().parent
-if not (_here / "graph" / "__init__.py").exists():
+_here = os.path.dirname(os.path.realpath(__file__))
+if not os.path.exists(os.path.join(_here, "graph", "__init__.py")):
     # Zip downloads and core.symlinks=false lose the links to the four folders beside this one.
-    __path__.append(str(_here.parent))
+    __path__.append(os.path.dirname(_here))
 
+TYPE_CHECKING = False  # as typing has it, without the time that loading typing takes
 if TYPE_CHECKING:
+    from typing import Any
+
     from unknot.graph.errors import UnknotError as UnknotError
     from unknot.integrations.instrument import instrument as instrument
     from unknot.integrations.primitives import Lock as Lock

@@ -115,7 +115,8 @@ def check_imports(site: Empty) -> None:
         expect(found.strip() == "None", f"{name} is no package of its own", found)
     for program in ("supervisord", "supervisorctl"):
         expect((site.bin / program).exists(), f"{program} of the other package is still there")
-    public = "import unknot; from unknot import Lock, Mailbox, Weights, external, progress, RunBusy, UnknotError; print(len(unknot.__all__))"
+    names = "Lock, Mailbox, Weights, external, progress, RunBusy, UnknotError"
+    public = f"import unknot; from unknot import {names}; print(len(unknot.__all__))"
     print(f"imports: ours beside supervisor 4.3.0; {site.python(public).strip()} public names")
 
 
