@@ -20,7 +20,7 @@ import msgspec
 
 from unknot.graph.events import Atom, Clause, Resource
 from unknot.recovery.answers import Answer, ask, check_name, refuse_fenced
-from unknot.recovery.errors import LockNotHeld
+from unknot.recovery.errors import FencedError, LockNotHeld
 from unknot.recovery.ports import Recorder, Store
 from unknot.recovery.waiting import Mode, Request, obtain
 
@@ -36,6 +36,8 @@ class LockStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Holding(NamedTuple):
+    """A hold of this process. Depth 0: given up, but Redis could not be told yet."""
+
     token: int
     depth: int
 
@@ -100,7 +102,9 @@ class DistributedLock:
         """
         participant = self._recorder.participant()
         mine = self._holdings.get(self.name, participant)
-        if mine is not None and self.reentrant:
+        if mine is not None and mine.depth == 0:
+            self._tell_released(participant, mine)
+        elif mine is not None and self.reentrant:
             self._holdings.put(self.name, participant, mine._replace(depth=mine.depth + 1))
             return mine.token
         answer = obtain(self._store, self._recorder, self._request(participant), timeout_s=timeout_s)
@@ -115,6 +119,7 @@ class DistributedLock:
         Raises:
             LockNotHeld: this thread does not hold it.
             FencedError: a newer incarnation of this member has registered; the lock was passed on then.
+            StoreUnavailable: Redis does not know yet: release again, or acquire again, which releases first.
         """
         participant = self._recorder.participant()
         mine = self._holdings.get(self.name, participant)
@@ -123,17 +128,13 @@ class DistributedLock:
         if mine.depth > 1:
             self._holdings.put(self.name, participant, mine._replace(depth=mine.depth - 1))
             return
-        try:
-            self._release(participant, mine.token)
-        finally:
-            self._holdings.put(self.name, participant, None)
-        self._recorder.release(self._resource.r)
+        self._tell_released(participant, mine)
 
     @property
     def token(self) -> int | None:
         """The fencing token of the calling thread's hold, None when it holds nothing."""
         mine = self._holdings.get(self.name, self._recorder.participant())
-        return mine.token if mine else None
+        return mine.token if mine and mine.depth else None
 
     def statistics(self) -> LockStatistics:
         """The lock as Redis sees it now. StoreUnavailable when it cannot be asked."""
@@ -160,7 +161,7 @@ class DistributedLock:
 
     def __repr__(self) -> str:
         mine = self._holdings.get(self.name, self._recorder.participant())
-        state = f"held by this thread with token {mine.token}" if mine else "not held by this thread"
+        state = f"held by this thread with token {mine.token}" if mine and mine.depth else "not held by this thread"
         return f"<DistributedLock {self.name} of run {self._store.run}, {state}>"
 
     def _request(self, participant: str) -> Request:
@@ -178,6 +179,16 @@ class DistributedLock:
             ask=ask_lock,
             give_back=lambda granted: self._release(participant, granted.number()),
         )
+
+    def _tell_released(self, participant: str, mine: _Holding) -> None:
+        self._holdings.put(self.name, participant, mine._replace(depth=0))
+        try:
+            self._release(participant, mine.token)
+        except FencedError:
+            self._holdings.put(self.name, participant, None)
+            raise
+        self._holdings.put(self.name, participant, None)
+        self._recorder.release(self._resource.r)
 
     def _release(self, participant: str, token: int) -> None:
         # "gone" is a release whose answer was lost: nobody else can have ended a hold of a live incarnation.

@@ -14,6 +14,7 @@ from unknot.recovery.errors import (
     LockNotHeld,
     RunClosed,
     StoreCorrupt,
+    StoreUnavailable,
     WaitTimeout,
 )
 from unknot.recovery.interrupts import interrupt
@@ -226,6 +227,27 @@ def test_a_grant_that_nobody_can_use_any_more_is_given_back(
         lock.acquire()
     assert lock.statistics().holder is None
     assert lock.statistics().token == 2
+
+
+def test_a_release_that_redis_did_not_hear_is_made_up_for(
+    store: RedisStore, join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(name: str, keys: object, args: object) -> None:
+        raise StoreUnavailable(where="here", why="gone", todo="wait")
+
+    lock = DistributedLock("weights", store, join("agent/a"))
+    for again in (lock.acquire, lock.release):
+        lock.acquire()
+        with monkeypatch.context() as broken:
+            broken.setattr(store, "script", unavailable)
+            with pytest.raises(StoreUnavailable):
+                lock.release()
+        assert lock.token is None
+        assert lock.statistics().holder == "agent/a#1"
+        again()
+        if again == lock.acquire:
+            lock.release()
+        assert lock.statistics().holder is None
 
 
 def test_statistics_and_repr_say_who_holds_and_who_waits(store: RedisStore, join: Join, eventually: Eventually) -> None:
