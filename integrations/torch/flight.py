@@ -14,6 +14,7 @@ grows with each process group made, so it is learnt from the first entry after t
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import time
@@ -22,15 +23,23 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+import torch
 
+import unknot
 from unknot.graph.events import Arrive, Atom, Clause, Event, Resource, Wait
-from unknot.supervisor.recorder.sites import calling_site, short_site
+from unknot.supervisor.recorder.sites import short_site
 from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
 
 _MATCH = ("op", "shape", "dtype", "root")
 _CALLS = "distributed_c10d.py"
-_HIDDEN_PARTS = ("/torch/", "/unknot/", "/integrations/torch/")
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_OURS = os.path.dirname(os.path.abspath(unknot.__file__))
+_HIDDEN = (
+    _TORCH,
+    _OURS + os.sep,
+    *(os.path.realpath(os.path.join(_OURS, folder)) + os.sep for folder in ("integrations", "recovery", "supervisor")),
+)
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +200,7 @@ def _same_place(before: _Sample, now: _Sample) -> bool:
 
 
 def _in_torch(frame: FrameType) -> bool:
-    return "/torch/" in frame.f_code.co_filename
+    return frame.f_code.co_filename.startswith(_TORCH)
 
 
 def thread_cpu_s(ident: int) -> float:
@@ -209,6 +218,6 @@ def entry_op(entry: dict[str, Any]) -> str:
 def entry_site(entry: dict[str, Any]) -> str | None:
     """Where the user's code issued the operation: the innermost frame outside torch and Unknot."""
     for frame in entry.get("frames", ()):
-        if not any(part in frame["filename"] for part in _HIDDEN_PARTS):
+        if not frame["filename"].startswith(_HIDDEN):
             return short_site(frame["filename"], int(frame["line"]))
-    return calling_site()
+    return None
