@@ -24,7 +24,7 @@ class Stage(enum.Enum):
 
 
 LEGAL: Mapping[Stage, frozenset[Stage]] = {
-    Stage.EVIDENCE: frozenset({Stage.ACTING, Stage.WAITING, Stage.CLOSED}),
+    Stage.EVIDENCE: frozenset({Stage.ACTING, Stage.HOLDING, Stage.WAITING, Stage.CLOSED}),
     Stage.ACTING: frozenset({Stage.HOLDING, Stage.CLOSED}),
     Stage.HOLDING: frozenset({Stage.ACTING, Stage.WAITING, Stage.CLOSED}),
     Stage.WAITING: frozenset({Stage.CLOSED}),
@@ -34,7 +34,12 @@ LEGAL: Mapping[Stage, frozenset[Stage]] = {
 
 @dataclass(slots=True)
 class Case:
-    """An open incident and its remedies. Times are seconds on the run's clock."""
+    """An open incident and its remedies. Times are seconds on the run's clock.
+
+    until: when the stage's time is up. pending: keys of commands that were not acknowledged yet. tried: targets of
+    all remedies so far. seen_at: when a slow or outside wait was last found. settled_at: until then, an adopted case is
+    not closed for not being found.
+    """
 
     incident: Incident
     finding: Finding | None
@@ -44,6 +49,7 @@ class Case:
     failures: list[str] = field(default_factory=list)
     tried: tuple[str, ...] = ()
     seen_at: float = 0.0
+    settled_at: float = float("-inf")
 
     def go(self, stage: Stage, *, until: float) -> None:
         """Move on; only where the table allows it."""
@@ -57,6 +63,8 @@ class Case:
 
     def started(self, remedy: Remedy, *, at: float) -> None:
         """A remedy begins."""
+        if self.incident.actions and self.incident.actions[-1].outcome == "pending":
+            self.ended(outcome="failed", note="the monitor that began it went away")
         action = Action(remedy=remedy.rung, target=remedy.target, at=at, note=remedy.why)
         self.tried = (*self.tried, remedy.target)
         self.incident = msgspec.structs.replace(

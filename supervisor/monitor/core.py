@@ -1,29 +1,31 @@
-"""The monitor's decisions: records, members, acknowledgements and time in; instructions out. No I/O, no clock.
+"""The monitor's decisions: records, members, the store's word, acknowledgements and time in; instructions out. No I/O, no clock.
 
 A finding of the graph becomes a candidate and is confirmed by double collection; a confirmed one becomes a case. A case first
 collects stacks (evidence before any remedy), then climbs the ladder: one remedy, a hold in which its component is left alone, the next
-one if the same waits still stand. It is closed once its core is no longer found. Slow and outside waits, members that died or do
+one if the same waits still stand. It is closed once a wait of its core has ended. Slow and outside waits, members that died or do
 not answer are cases without remedies: people are told.
+
+Time that the monitor itself missed (it was stopped, or Redis was) says nothing about anybody. After such a gap all questions are asked
+anew, remedies get the time that was missed, and nobody is called silent before a whole lease has been watched.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator
 
-from unknot.graph.confirm import Answered, Confirm, Confirmation, Drop, Tick, Unresponsive, needs_store_counts
-from unknot.graph.confirm import Ask as GraphAsk
-from unknot.graph.events import Beat, End, Fence, Record
+from unknot.graph.confirm import Answered, Confirm, Tick
+from unknot.graph.events import Beat, Event, Record
 from unknot.graph.finding import Finding, SlowChain, Verdict
 from unknot.graph.ids import parse
-from unknot.graph.live import LiveGraph
+from unknot.graph.live import STORE, LiveGraph
 from unknot.graph.slow import slow_chains
 from unknot.graph.verdict import evaluate
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import MemberInfo
 from unknot.supervisor.monitor import telling
+from unknot.supervisor.monitor.candidates import Candidates
 from unknot.supervisor.monitor.case import Case, Stage
 from unknot.supervisor.monitor.instructions import (
     AskRound,
@@ -32,14 +34,19 @@ from unknot.supervisor.monitor.instructions import (
     Instruction,
     InterruptWait,
     Put,
-    ReadCounts,
 )
 from unknot.supervisor.monitor.ladder import Remedy, next_remedy
+from unknot.supervisor.monitor.rests import Rests
+from unknot.supervisor.monitor.roster import Roster
+from unknot.supervisor.monitor.truth import Answers, Questions, StoreTruth
 from unknot.supervisor.monitor.usual import UsualWaits
 
 _EVIDENCE_LIMIT_S = 0.5
 _ACTION_LIMIT_S = 5.0
 _START_LIMIT_S = 120.0
+_SLOW_EVERY_S = 1.0
+# Silent for so many leases is told, whoever waits; after one, nothing that was told before counts any more.
+_SILENT_LEASES = 2.0
 
 
 class MonitorCore:
@@ -52,54 +59,72 @@ class MonitorCore:
         self._run = run
         self._config = config
         self._rounds = rounds if rounds is not None else itertools.count(1)
-        self._candidates: dict[str, Confirmation] = {}
-        self._members: dict[str, MemberInfo] = {}
-        self._keys: dict[str, str] = {}
+        self._candidates = Candidates(self._rounds, answer_limit_s=config.answer_limit_s)
+        self._roster = Roster()
+        self._truth = StoreTruth()
+        self._rests = Rests()
         self._usual = UsualWaits()
+        self._keys: dict[str, str] = {}
+        self._changed = True
+        self._now: float | None = None
+        self._watched_since = 0.0
+        self._next_slow = 0.0
 
     # --- inputs ---
 
     def record(self, record: Record, now: float) -> list[Instruction]:
         """A record of a process or of the store has arrived."""
+        self._pass(now)
         self.graph.absorb(record)
-        told = self._evaluate(now)
+        self._changed = True
+        self._absorb([*self._truth.after(self.graph, record), *self._roster.after(self.graph, record.src)])
+        told: list[Instruction] = []
         for event in record.events:
             if isinstance(event, Beat) and event.round is not None:
                 answer = Answered(source=event.src, round_id=event.round, n=event.n, tickets=event.tickets)
-                for key in list(self._candidates):
-                    told += self._feed(key, answer, now)
-        return told
-
-    def members(self, members: list[MemberInfo], now: float) -> list[Instruction]:
-        """The members as the store has them now."""
-        told: list[Instruction] = []
-        for member in members:
-            before = self._members.get(member.member)
-            self._members[member.member] = member
-            if before is not None and before.incarnation < member.incarnation:
-                self._store_events([Fence(member=member.member, incarnation=member.incarnation, t=now)])
-            if member.state in ("done", "dead") and (before is None or before.state != member.state):
-                self._end_participants(member, now)
-            told += self._death(member, now)
+                told += self._feed(answer, now)
         return told + self._evaluate(now)
+
+    def questions(self) -> Questions:
+        """What to ask the store, before the next records are taken in (docs/design.md: the count of a mailbox)."""
+        return self._truth.questions(self.graph)
+
+    def answered(self, answers: Answers, now: float) -> list[Instruction]:
+        """The store's word on all questions at one instant."""
+        self._pass(now)
+        self._absorb(self._truth.events(self.graph, answers))
+        again = self._truth.stand_again(answers)
+        told: list[Instruction] = [AskRound(again, next(self._rounds))] if again else []
+        return told + self._feed(Tick(now), now) + self._evaluate(now)
+
+    def members(self, members: Iterable[MemberInfo], now: float) -> list[Instruction]:
+        """The members as the store has them now."""
+        self._pass(now)
+        self._absorb(self._roster.update(self.graph, members, now))
+        self._candidates.forget(self._roster.is_over)
+        told: list[Instruction] = []
+        for member in self._roster.dead():
+            told += self._tell(telling.death(member, run=self._run, now=now))
+        return told + self._silences(now) + self._evaluate(now)
 
     def acknowledged(self, key: str, outcome: str, now: float) -> list[Instruction]:
         """A process says how a command ended."""
+        self._pass(now)
         case = self.cases.get(self._keys.get(key, ""))
         if case is None or key not in case.pending:
             return []
         case.pending.discard(key)
         if case.stage is Stage.EVIDENCE:
             self._keep_stacks(case, key, outcome)
-        elif outcome in ("gone", "unsupported", "stale-leader"):
+        elif outcome in ("gone", "unsupported", "stale-leader") or outcome.startswith("failed"):
             case.failures.append(f"{key.rpartition('/')[2]}: {outcome}")
         return self._move(case, now) if not case.pending else []
 
     def tick(self, now: float) -> list[Instruction]:
         """Time has passed."""
-        told = self._evaluate(now)
-        for key in list(self._candidates):
-            told += self._feed(key, Tick(now), now)
+        self._pass(now)
+        told = self._evaluate(now) + self._feed(Tick(now), now)
+        told += self._candidates.overdue(now)
         for case in list(self.cases.values()):
             if now >= case.until:
                 told += self._move(case, now)
@@ -107,77 +132,88 @@ class MonitorCore:
 
     def adopt(self, incident: Incident, now: float) -> None:
         """An open incident of an earlier leader: continued if its waits still stand, else closed at the next look."""
+        self._pass(now)
         grace = now + self._config.confirm_hold_s
-        self.cases[incident.id] = Case(incident, None, Stage.HOLDING, until=grace, tried=_targets(incident))
+        case = Case(
+            incident, None, Stage.HOLDING, until=grace, tried=_targets(incident), seen_at=now, settled_at=grace
+        )  # fmt: skip
+        self.cases[incident.id] = case
+
+    def store_read_up_to(self, n: int) -> None:
+        """Records of the store itself up to number `n` are known by what they led to: do not wait for them."""
+        if n > 0:
+            self.graph.absorb(Record(src=STORE, n=n, t=0.0, full=True))
 
     def validate(self) -> None:
         """Raise AssertionError unless all parts agree."""
         self.graph.validate()
-        for confirmation in self._candidates.values():
-            confirmation.validate()
-        for case in self.cases.values():
+        self._candidates.validate()
+        for key, case in self.cases.items():
+            assert case.incident.id == key, "a case under another id"
+            assert key not in self._candidates, "a candidate for what is confirmed"
             case.validate()
+        assert set(self._keys.values()) <= set(self.cases), "commands of an incident that is closed"
 
     # --- evaluation ---
 
-    def _store_events(self, events: list[Fence | End]) -> None:
-        self.graph.absorb(Record(src="store", n=0, t=0.0, events=tuple(events)))
+    def _pass(self, now: float) -> None:
+        """Note that it is `now`; deal with time in which the monitor saw nothing."""
+        gap = now - self._now if self._now is not None else float("inf")
+        if gap > self._longest_gap_s():
+            self._watched_since = now
+            self._candidates.clear()
+            self._changed = True
+            for case in self.cases.values():
+                case.until += gap if self._now is not None else 0.0
+        self._now = now if self._now is None else max(now, self._now)
 
-    def _end_participants(self, member: MemberInfo, now: float) -> None:
-        how: Literal["exit", "crash"] = "crash" if member.state == "dead" else "exit"
-        of_member = list(self.graph.by_source.get(member.source, ()))
-        self._store_events([End(p=pid, how=how, t=now) for pid in of_member])
+    def _longest_gap_s(self) -> float:
+        return min(1.0, self._config.answer_limit_s / 2)
+
+    def _absorb(self, events: list[Event]) -> None:
+        if events:
+            self.graph.absorb(Record(src=STORE, n=0, t=0.0, events=tuple(events)))
+            self._changed = True
 
     def _evaluate(self, now: float) -> list[Instruction]:
+        if not self._changed:
+            return []
+        self._changed = False
         self.verdict = evaluate(self.graph, now)
         found = {telling.incident_id(self._run, f.key): f for f in self.verdict.findings}
         told: list[Instruction] = []
+        for case in self.cases.values():
+            case.finding = found.get(case.incident.id)
         for incident, finding in found.items():
-            if incident in self.cases:
-                self.cases[incident].finding = finding
-            elif incident not in self._candidates:
-                told += self._begin(incident, finding, now)
+            if incident not in self.cases and incident not in self._candidates:
+                told += self._candidates.begin(incident, finding, self.graph, now)
         return told + self._close_gone(found, now)
 
-    def _begin(self, key: str, finding: Finding, now: float) -> list[Instruction]:
-        confirmation = Confirmation(finding, self._rounds, answer_limit_s=self._config.answer_limit_s)
-        self._candidates[key] = confirmation
-        return self._translate(key, confirmation.begin(self.graph, now), now)
-
-    def _feed(self, key: str, value: Answered | Tick, now: float) -> list[Instruction]:
-        confirmation = self._candidates.get(key)
-        if confirmation is None:
-            return []
-        return self._translate(key, confirmation.feed(value, self.graph), now)
-
-    def _translate(self, key: str, told: tuple[object, ...], now: float) -> list[Instruction]:
-        confirmation = self._candidates[key]
-        out: list[Instruction] = []
-        for one in told:
-            if isinstance(one, GraphAsk):
-                mailboxes = needs_store_counts(confirmation.finding)
-                out += [ReadCounts(mailboxes)] if mailboxes else []
-                out.append(AskRound(one.sources, one.round_id))
-            elif isinstance(one, Confirm):
-                out += self._open(key, one.finding, now)
-            elif isinstance(one, Unresponsive):
-                out += self._unresponsive(confirmation.finding, one.sources, now)
+    def _feed(self, value: Answered | Tick, now: float) -> list[Instruction]:
+        before = len(self._candidates)
+        asks, ended = self._candidates.feed(value, self.graph, now)
+        # What was dropped may come again at once, in another shape.
+        self._changed = self._changed or len(self._candidates) < before
+        told: list[Instruction] = list(asks)
+        for key, finding, how in ended:
+            if isinstance(how, Confirm):
+                told += self._open(key, how.finding, now)
             else:
-                assert isinstance(one, Drop)
-        if confirmation.done:
-            del self._candidates[key]
-        return out
+                told += self._unresponsive(finding, how.sources, now)
+        return told
 
     def _close_gone(self, found: dict[str, Finding], now: float) -> list[Instruction]:
         told: list[Instruction] = []
         for incident, case in list(self.cases.items()):
-            if telling.is_found(case.incident) and incident not in found and now >= self._settled(case):
+            if telling.is_found(case.incident) and incident not in found and self._is_over(case, now):
                 told += self._close(case, now, telling.resolution(case.incident))
         return told
 
-    def _settled(self, case: Case) -> float:
-        """An adopted case waits until the records of its members were read again."""
-        return case.until if case.finding is None else 0.0
+    def _is_over(self, case: Case, now: float) -> bool:
+        """Whether a case that is not found any more is over: not while a record of its core is missing."""
+        core = (parse(pid).source for pid in case.incident.core)
+        untold = any(self.graph.is_unknown(source) and not self._roster.is_over(source) for source in core)
+        return now >= case.settled_at and not untold
 
     # --- cases ---
 
@@ -208,6 +244,12 @@ class MonitorCore:
             case.pending.clear()
             case.ended(outcome="failed" if failed else "done", note=note)
             case.go(Stage.HOLDING, until=now + self._config.confirm_hold_s)
+            self._rests.begin(case.incident.core, target=case.tried[-1], until=case.until)
+            return [Put(case.incident)]
+        left_alone_until = self._rests.until(case.incident.core)
+        if case.stage is Stage.EVIDENCE and now < left_alone_until and telling.is_found(case.incident):
+            case.pending.clear()
+            case.go(Stage.HOLDING, until=left_alone_until)
             return [Put(case.incident)]
         if case.stage in (Stage.EVIDENCE, Stage.HOLDING):
             return self._next_rung(case, now)
@@ -218,16 +260,24 @@ class MonitorCore:
         case.pending.clear()
         finding = case.finding
         if finding is None and telling.is_found(case.incident):
-            return self._close(case, now, telling.resolution(case.incident))
+            return self._not_found_now(case, now)
         remedy = None
         if finding is not None:
-            remedy = next_remedy(finding, tried=case.tried, highest=self._config.on_deadlock)
+            spare = self._rests.targets(finding.core)
+            remedy = next_remedy(finding, tried=case.tried, highest=self._config.on_deadlock, spare=spare)
         if remedy is None or finding is None:
             case.go(Stage.WAITING, until=float("inf"))
             return [Put(case.incident)]
         case.started(remedy, at=now)
+        self._rests.begin(finding.core, target=remedy.target, until=now + self._config.confirm_hold_s)
         case.go(Stage.ACTING, until=now + _ACTION_LIMIT_S)
         return [Put(case.incident), self._carry_out(case, remedy, finding)]
+
+    def _not_found_now(self, case: Case, now: float) -> list[Instruction]:
+        if self._is_over(case, now):
+            return self._close(case, now, telling.resolution(case.incident))
+        case.until = now + self._config.confirm_hold_s
+        return []
 
     def _carry_out(self, case: Case, remedy: Remedy, finding: Finding) -> Instruction:
         incident = case.incident.id
@@ -249,6 +299,7 @@ class MonitorCore:
     def _close(self, case: Case, now: float, how: str) -> list[Instruction]:
         case.resolved(at=now, how=how)
         del self.cases[case.incident.id]
+        self._keys = {key: incident for key, incident in self._keys.items() if incident != case.incident.id}
         return [Put(case.incident, alert=True)]
 
     # --- what needs people, not remedies ---
@@ -262,34 +313,55 @@ class MonitorCore:
     def _unresponsive(self, finding: Finding, sources: tuple[str, ...], now: float) -> list[Instruction]:
         told: list[Instruction] = []
         for source in sources:
-            told += self._tell(telling.unresponsive(self.graph, finding, source, run=self._run, now=now))
+            if not self._roster.is_over(source) and not self._is_told_silent(source):
+                told += self._tell(telling.unresponsive(self.graph, finding, source, run=self._run, now=now))
         return told
 
-    def _death(self, member: MemberInfo, now: float) -> list[Instruction]:
-        if member.state == "dead":
-            return self._tell(telling.death(member, run=self._run, now=now))
-        return []
+    def _silences(self, now: float) -> list[Instruction]:
+        """Members without a sign of life: after one lease their records are void, after two people are told."""
+        told: list[Instruction] = []
+        watched_s = now - self._watched_since
+        for member in self._roster.silent(now):
+            if watched_s > member.lease_s and not self.graph.is_unknown(member.source):
+                self.graph.lose(member.source)
+                self._changed = True
+        for member in self._roster.silent(now, leases=_SILENT_LEASES):
+            if watched_s > _SILENT_LEASES * member.lease_s and not self._is_told_silent(member.source):
+                told += self._tell(telling.silent(self.graph, member, run=self._run, now=now))
+        return told
+
+    def _is_told_silent(self, source: str) -> bool:
+        cases = (case.incident for case in self.cases.values())
+        return any(one.cause == "unresponsive" and one.culprits == (source,) for one in cases)
 
     def _old_waits(self, now: float) -> list[Instruction]:
-        told: list[Instruction] = []
         self._usual.observe(self.graph.waiting(), now)
-        for chain in slow_chains(self.graph, now, min(self._config.slow_after_s, self._config.external_after_s)):
-            if telling.is_ordinary(self.graph, chain) or telling.age_of(self.graph, chain, now) < self._limit_s(chain):
-                continue
-            known = self._case_of(chain)
-            if known is not None:
-                known.seen_at = now
-                continue
-            usual_s = self._usual.of(self.graph.participants[chain.by])
-            told += self._tell_slow(telling.of_chain(self.graph, chain, run=self._run, now=now, usual_s=usual_s), now)
-        return told + self._close_ended(now)
+        told = self._close_answered(now)
+        shortest_s = min(self._config.slow_after_s, self._config.external_after_s)
+        if now < self._next_slow:
+            return told
+        self._next_slow = now + min(_SLOW_EVERY_S, shortest_s / 4)
+        for chain in slow_chains(self.graph, now, shortest_s):
+            told += self._slow(chain, now)
+        return told + self._close_moved_on(now)
+
+    def _slow(self, chain: SlowChain, now: float) -> list[Instruction]:
+        graph = self.graph
+        if telling.is_ordinary(graph, chain) or telling.age_of(graph, chain, now) < self._limit_s(chain):
+            return []
+        known = self._case_of(chain)
+        if known is not None:
+            known.seen_at = now
+            return []
+        usual_s = self._usual.of(graph.participants[chain.by])
+        return self._tell_slow(telling.of_chain(graph, chain, run=self._run, now=now, usual_s=usual_s), now)
 
     def _limit_s(self, chain: SlowChain) -> float:
         """From which age a chain is told; while things start, everything takes longer than it will."""
         limit_s = self._config.slow_after_s if chain.kind == "running" else self._config.external_after_s
         if telling.is_start(self.graph, chain):
             return max(self._config.slow_after_s, _START_LIMIT_S)
-        has_begun = self.graph.participants[chain.by].last_progress is not None
+        has_begun = telling.has_begun(self.graph, chain.by)
         return limit_s if has_begun or chain.kind == "external" else max(limit_s, _START_LIMIT_S)
 
     def _case_of(self, chain: SlowChain) -> Case | None:
@@ -300,6 +372,9 @@ class MonitorCore:
 
     def _tell_slow(self, incident: Incident, now: float) -> list[Instruction]:
         """With the stacks of whoever is waited for: where it is now."""
+        if incident.id in self.cases:
+            self.cases[incident.id].seen_at = now
+            return []
         case = Case(incident, None, Stage.EVIDENCE, until=now + _EVIDENCE_LIMIT_S, seen_at=now)
         self.cases[incident.id] = case
         sources = sorted({parse(pid).source for pid in incident.culprits if pid in self.graph.participants})
@@ -307,19 +382,27 @@ class MonitorCore:
         self._expect(case, keys)
         return [Put(incident, alert=True), CollectStacks(incident=incident.id, keys=keys)]
 
-    def _close_ended(self, now: float) -> list[Instruction]:
+    def _close_moved_on(self, now: float) -> list[Instruction]:
+        """Slow and outside waits that are not found any more."""
         told: list[Instruction] = []
         for case in list(self.cases.values()):
-            cause = case.incident.cause
-            held_s = self._config.slow_after_s if cause == "slow" else 0.0
-            over = cause in ("slow", "external") and now - case.seen_at > held_s
-            if cause == "unresponsive":
-                over = telling.answers_again(self.graph, case.incident)
-            if cause == "dead" and case.incident.kind == "member":
-                member = self._members.get(case.incident.culprits[0].partition("#")[0])
-                over = member is not None and member.source != case.incident.culprits[0]
-            if over:
+            held_s = self._config.slow_after_s if case.incident.cause == "slow" else 0.0
+            if case.incident.cause in ("slow", "external") and now - case.seen_at > held_s:
                 told += self._close(case, now, telling.resolution(case.incident))
+        return told
+
+    def _close_answered(self, now: float) -> list[Instruction]:
+        """Members that answer again, and those that were replaced or have ended."""
+        told: list[Instruction] = []
+        for case in list(self.cases.values()):
+            incident = case.incident
+            if incident.cause == "unresponsive":
+                over = telling.answers_again(self.graph, incident) or self._roster.is_over(incident.culprits[0])
+            else:
+                over = incident.kind == "member" and self._roster.is_replaced(incident.culprits[0])
+            if over:
+                told += self._close(case, now, telling.resolution(incident))
+        self._rests.forget(self.graph.participants)
         return told
 
 

@@ -8,16 +8,10 @@ from unknot.supervisor.incidents import Incident
 
 
 class AskRound(msgspec.Struct, frozen=True):
-    """Ask the publishers of `sources` for their tickets. With `mailboxes`, first read their counts from the store."""
+    """Ask the publishers of `sources` for their tickets, under `round_id`. The same round may be asked again."""
 
     sources: tuple[str, ...]
     round_id: int
-
-
-class ReadCounts(msgspec.Struct, frozen=True):
-    """Read the counts of these mailboxes from the store and feed them as a record of source `store`."""
-
-    mailboxes: tuple[str, ...]
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -53,4 +47,4 @@ class BreakGroup(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, str]
 
 
-Instruction = AskRound | ReadCounts | Put | CollectStacks | InterruptWait | BreakGroup
+Instruction = AskRound | Put | CollectStacks | InterruptWait | BreakGroup

@@ -27,19 +27,22 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def next_remedy(finding: Finding, *, tried: tuple[str, ...], highest: Rung) -> Remedy | None:
+def next_remedy(
+    finding: Finding, *, tried: tuple[str, ...], highest: Rung, spare: frozenset[str] = frozenset()
+) -> Remedy | None:
     """The cheapest remedy not yet tried, None when only people can help.
 
     Args:
         finding: confirmed.
         tried: targets of remedies that did not help.
         highest: the highest rung that policy allows.
+        spare: who was interrupted the last time that these participants stood still; chosen only if nobody else can be.
     """
     if finding.cause not in ("deadlock", "mismatch", "dead", "absent") or finding.kind == "timed":
         return None
     victims = [pid for pid in finding.interruptible if pid not in tried]
     if victims and _HEIGHT[highest] >= _HEIGHT["interrupt"]:
-        victim = min(victims, key=lambda pid: (_worth(pid), -finding.tickets[pid], pid))
+        victim = min(victims, key=lambda pid: (pid in spare, _worth(pid), -finding.tickets[pid], pid))
         return Remedy(rung="interrupt", target=victim, why="its wait can be ended, and it holds what others wait for")
     groups = [group for group in finding.groups if group not in tried]
     if groups and finding.cause in ("deadlock", "mismatch") and _HEIGHT[highest] >= _HEIGHT["break"]:

@@ -24,7 +24,7 @@ _log = structlog.get_logger("unknot.monitor")
 def run_monitor(redis_url: str, run: str, config: Config, *, stop: threading.Event | None = None) -> None:
     """Watch a run until `stop` is set, or the process is told to end by SIGTERM or SIGINT.
 
-    Redis may come and go: the monitor waits for it, and takes over anew.
+    Redis may come and go: the monitor waits for it, and takes over anew. So it does after any other failure of a turn.
 
     Raises:
         StoreUnavailable: Redis was not there at the start.
@@ -41,6 +41,9 @@ def run_monitor(redis_url: str, run: str, config: Config, *, stop: threading.Eve
                     monitor.run_once()
                 except StoreUnavailable as error:
                     _log.warning("monitor.store.away", error=str(error))
+                    ended.wait(_PAUSE_S)
+                except Exception:  # noqa: BLE001 - a run without a monitor is worse than one that starts anew; it is told
+                    _log.exception("monitor.turn.failed")
                     ended.wait(_PAUSE_S)
         finally:
             monitor.stop()

@@ -1,12 +1,17 @@
 """The thin shell around the decision core: reads Redis, carries out instructions, and nothing else.
 
-One loop: read what is new in the stream of records (a blocking read of one tick), feed it, let time pass, carry out what follows. Only
-the holder of the leader's lease runs the core; the others try for the lease. A new leader starts from each process' full record
-and the open incidents, then follows the stream from there.
+One loop: read what is new in the stream of records (a blocking read of one tick), ask the store what only it knows, feed both, let time
+pass, carry out what follows. Only the holder of the leader's lease runs the core; the others try for the lease. A new leader starts from
+each process' full record and the open incidents, then follows the stream from there. So does one that could not reach Redis for a
+while: an instruction that was not carried out is not known to be lost, and building anew needs no repair.
+
+The order at a start: first the place in the stream from which to follow, then how far the store's own records go, then the
+members, then the records. Whatever happens in between is seen twice, never not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import secrets
@@ -18,9 +23,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from unknot.graph.events import Event, Record
+from unknot.graph.events import Record
 from unknot.graph.ids import parse
-from unknot.recovery.errors import LeaseLost
+from unknot.recovery.errors import LeaseLost, StoreUnavailable
 from unknot.recovery.group import break_group
 from unknot.recovery.interrupts import interrupt
 from unknot.supervisor.alerts.pump import AlertPump
@@ -35,8 +40,8 @@ from unknot.supervisor.monitor.instructions import (
     Instruction,
     InterruptWait,
     Put,
-    ReadCounts,
 )
+from unknot.supervisor.monitor.truth import Answers
 from unknot.supervisor.recorder import commands
 from unknot.supervisor.store.incident_store import IncidentStore
 from unknot.supervisor.store.leader import Lease
@@ -44,7 +49,8 @@ from unknot.supervisor.store.redis_store import RedisStore
 
 _TICK_MS = 50
 _MEMBERS_EVERY_S = 0.5
-_RENEW_EVERY_S = 1.0
+_RENEWALS_IN_A_LEASE = 3
+_ACKS_AWAITED_S = 30.0
 _BATCH = 500
 
 _log = structlog.get_logger("unknot.monitor")
@@ -52,7 +58,10 @@ _RECORDS = msgspec.msgpack.Decoder(Record)
 
 
 class Monitor:
-    """Watches one run until `stop` is set. `run_once` is one turn of the loop."""
+    """Watches one run. `run_once` is one turn of the loop, for one thread.
+
+    Attributes: `bad_records`, how many entries of the stream could not be read.
+    """
 
     def __init__(self, store: RedisStore, config: Config) -> None:
         self._store = store
@@ -77,28 +86,37 @@ class Monitor:
 
     def stop(self) -> None:
         """Give the lease back and stop what `start` started."""
-        self._lease.release()
+        with contextlib.suppress(StoreUnavailable):
+            self._lease.release()
         self._pump.stop()
 
     def run_once(self) -> None:
-        """One turn: lead or try to, read, decide, act."""
-        if not self._lead():
-            time.sleep(_TICK_MS / 1000)
-            return
-        core = self._core
-        assert core is not None
+        """One turn: lead or try to, read, decide, act.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time; the next turn takes over anew.
+        """
         try:
-            self._turn(core)
+            if self._lead():
+                self._turn()
+            else:
+                time.sleep(_TICK_MS / 1000)
         except LeaseLost as error:
             _log.warning("monitor.lead.lost", error=str(error))
             self._core = None
+        except BaseException:
+            self._core = None
+            raise
 
-    def _turn(self, core: MonitorCore) -> None:
-        for record in self._new_records():
+    def _turn(self) -> None:
+        core = self._core
+        assert core is not None
+        records = self._new_records()
+        self._ask_the_store(core)
+        for record in records:
             self._act(core.record(record, self._clock()))
         self._look_at_members(core)
         self._take_acknowledgements(core)
-        self._refresh_counts(core)
         self._act(core.tick(self._clock()))
 
     # --- lead ---
@@ -107,7 +125,7 @@ class Monitor:
         now = time.monotonic()
         if now < self._next_renewal:
             return self._core is not None
-        self._next_renewal = now + _RENEW_EVERY_S
+        self._next_renewal = now + min(1.0, self._config.leader_lease_s / _RENEWALS_IN_A_LEASE)
         token = self._lease.acquire()
         if token is None:
             if self._core is not None:
@@ -122,41 +140,47 @@ class Monitor:
     def _take_over(self) -> None:
         """Rebuild everything from Redis."""
         _log.info("monitor.lead.taken", token=self._token, run=self._store.run)
+        self._clock.align(self._store.time)
+        self._acks_wanted.clear()
         core = MonitorCore(
             run=self._store.run, config=self._config, rounds=itertools.count(self._token * 1_000_000 + 1)
         )
         newest = self._store.command("XREVRANGE", self._store.key("events"), "+", "-", "COUNT", 1)
         self._last_id = newest[0][0].decode() if newest else "0-0"
+        core.store_read_up_to(int(self._store.command("HGET", self._store.key("proc", "store"), "n") or 0))
         now = self._clock()
         for incident in self._incidents.list(open_only=True):
             core.adopt(incident, now)
+        members = read_members(self._store)
         self._core = core
-        for member in read_members(self._store):
+        self._act(core.members(members, now))
+        for member in members:
             full = self._store.command("HGET", self._store.key("proc", member.source), "full")
-            if full is not None:
-                self._act(core.record(self._decoded(full), now))
+            for record in self._readable([full] if full is not None else [], where=member.source):
+                self._act(core.record(record, now))
 
     # --- read ---
 
-    def _new_records(self) -> Iterable[Record]:
+    def _new_records(self) -> list[Record]:
         answer = self._store.command(
             "XREAD", "COUNT", _BATCH, "BLOCK", _TICK_MS, "STREAMS", self._store.key("events"), self._last_id
         )
         if not answer:
-            return
+            return []
         entries = answer[0][1] if isinstance(answer, list) else next(iter(answer.values()))[0]
-        for entry_id, fields in entries:
-            self._last_id = entry_id.decode()
-            body = fields[b"r"] if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))[b"r"]
+        self._last_id = entries[-1][0].decode()
+        return self._readable([_body(fields) for _, fields in entries], where=self._last_id)
+
+    def _readable(self, bodies: Iterable[bytes], *, where: str) -> list[Record]:
+        """The records; those that cannot be read are counted, and their process' next one makes good for them."""
+        records = []
+        for body in bodies:
             try:
-                yield self._decoded(body)
+                records.append(_RECORDS.decode(body))
             except msgspec.DecodeError as error:
                 self.bad_records += 1
-                _log.warning("monitor.record.unreadable", entry=self._last_id, error=str(error))
-
-    @staticmethod
-    def _decoded(body: bytes) -> Record:
-        return _RECORDS.decode(body)
+                _log.warning("monitor.record.unreadable", where=where, error=str(error))
+        return records
 
     def _look_at_members(self, core: MonitorCore) -> None:
         now = time.monotonic()
@@ -178,12 +202,21 @@ class Monitor:
             elif now > self._acks_wanted[key]:
                 del self._acks_wanted[key]
 
-    def _refresh_counts(self, core: MonitorCore) -> None:
-        """Mailboxes that somebody waits for are counted anew, since their counts live in the store alone."""
-        wanted = {r for one in core.graph.waiting() if one.wait is not None for r in one.wait.resources()}
-        mailboxes = tuple(sorted(r for r in wanted if r.startswith("mbox:")))
-        if mailboxes:
-            self._read_counts(ReadCounts(mailboxes))
+    def _ask_the_store(self, core: MonitorCore) -> None:
+        """Before the records that were read just now are fed: what they answer must not be older than this."""
+        asked = core.questions()
+        if not asked:
+            return
+        args = [part for name in asked.counts for part in ("count", name)]
+        args += [part for name in asked.holders for part in ("holder", name)]
+        args += [part for pid, ticket in asked.stands for part in ("stands", f"{pid}|{ticket}")]
+        said = iter(self._store.script("truth", [self._store.key()], args))
+        answers = Answers(
+            counts={name: int(next(said)) for name in asked.counts},
+            holders={name: next(said).decode() for name in asked.holders},
+            stands={wait: bool(next(said)) for wait in asked.stands},
+        )
+        self._act(core.answered(answers, self._clock()))
 
     # --- act ---
 
@@ -193,19 +226,6 @@ class Monitor:
 
     def _ask(self, ask: AskRound) -> None:
         self._store.publish("ask", commands.encode(commands.Ask(ask.round_id, ask.sources)))
-
-    def _read_counts(self, read: ReadCounts) -> None:
-        core = self._core
-        assert core is not None
-        events: list[Event] = []
-        for resource in read.mailboxes:
-            known = core.graph.resources.get(resource)
-            declared = known.declared if known is not None else None
-            if declared is not None:
-                count = int(self._store.command("LLEN", self._store.key("mboxq", resource.removeprefix("mbox:"))))
-                events.append(msgspec.structs.replace(declared, count=count))
-        if events:
-            core.graph.absorb(Record(src="store", n=0, t=self._clock(), events=tuple(events)))
 
     def _put(self, put: Put) -> None:
         incident = put.incident
@@ -251,12 +271,11 @@ class Monitor:
         self._store.publish("cmd", commands.encode(command))
 
     def _want(self, key: str) -> None:
-        self._acks_wanted[key] = self._clock() + 30.0
+        self._acks_wanted[key] = self._clock() + _ACKS_AWAITED_S
 
 
 _ACTS: dict[type, Any] = {
     AskRound: Monitor._ask,
-    ReadCounts: Monitor._read_counts,
     Put: Monitor._put,
     CollectStacks: Monitor._stacks,
     InterruptWait: Monitor._interrupt,
@@ -264,3 +283,7 @@ _ACTS: dict[type, Any] = {
 }
 
 
+def _body(fields: Any) -> bytes:
+    """The record in an entry of the stream; empty, hence unreadable, if somebody else wrote the entry."""
+    flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+    return bytes(flat.get(b"r", b""))

@@ -81,6 +81,21 @@ def unresponsive(graph: LiveGraph, finding: Finding, source: str, *, run: str, n
     )  # fmt: skip
 
 
+def silent(graph: LiveGraph, member: MemberInfo, *, run: str, now: float) -> Incident:
+    """A member has not said for long that it lives, though nobody said that it ended."""
+    source, quiet_s = member.source, now - member.beat_at
+    text = (
+        f"{source} (process {member.pid} on {member.host}) has not been heard of for {age(quiet_s)}: it is stopped, cut off "
+        "from Redis, holds the interpreter lock, or ended without a word; what it said before no longer counts."
+    )
+    return Incident(
+        id=incident_id(run, f"silent:{source}:{member.beat_at}"), run=run, cause="unresponsive", kind="silent",
+        state="open", headline=f"UNRESPONSIVE in run {run}: {source} has not been heard of for {age(quiet_s)}",
+        lines=(Line(participant=source, resource="", text=text, since=member.beat_at, culprit=True),),
+        culprits=(source,), victims=(), core=(), stuck=(), tickets={source: graph.absorbed(source)}, opened_at=now,
+    )  # fmt: skip
+
+
 def answers_again(graph: LiveGraph, incident: Incident) -> bool:
     """Whether the silent source of an incident has sent a record since."""
     source = incident.culprits[0]
@@ -113,6 +128,12 @@ def is_ordinary(graph: LiveGraph, chain: SlowChain) -> bool:
     if chain.kind == "running" or one is None or one.wait is None:
         return False
     return not any(atom.external is not None for clause in one.wait.needs for atom in clause.of)
+
+
+def has_begun(graph: LiveGraph, participant: str) -> bool:
+    """Whether the process of a participant has marked any progress yet."""
+    source = parse(participant).source
+    return any(graph.participants[pid].last_progress is not None for pid in graph.by_source.get(source, ()))
 
 
 def is_start(graph: LiveGraph, chain: SlowChain) -> bool:

@@ -1,0 +1,65 @@
+"""The members as the monitor knows them: who was replaced, who ended, and who has been silent for too long.
+
+Registration, the end of a process and its records come by different ways (hash and stream), so each may be read first.
+Whatever the order, a source that was replaced or has ended stays so: a record that comes after it changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from unknot.graph.events import End, Event, Fence
+from unknot.graph.live import LiveGraph
+from unknot.supervisor.members import MemberInfo
+
+_ENDED = ("done", "dead")
+
+
+class Roster:
+    """The newest word of the store on each member."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, MemberInfo] = {}
+
+    def update(self, graph: LiveGraph, members: Iterable[MemberInfo], now: float) -> list[Event]:
+        """Take the members as the store has them; what follows for `graph`. `now`: seconds."""
+        events: list[Event] = []
+        for member in members:
+            self._members[member.member] = member
+            if member.incarnation > max(1, graph.fences.get(member.member, 0)):
+                events.append(Fence(member=member.member, incarnation=member.incarnation, t=now))
+            events += self._ends(graph, member)
+        return events
+
+    def after(self, graph: LiveGraph, source: str) -> list[Event]:
+        """What follows for `graph` once a record of `source` was read."""
+        member = self._members.get(source.partition("#")[0])
+        return self._ends(graph, member) if member is not None and member.source == source else []
+
+    def is_over(self, source: str) -> bool:
+        """Whether the process of `source` has ended or was replaced."""
+        member = self._members.get(source.partition("#")[0])
+        return member is not None and (member.source != source or member.state in _ENDED)
+
+    def is_replaced(self, source: str) -> bool:
+        """Whether a newer incarnation than `source` has registered."""
+        member = self._members.get(source.partition("#")[0])
+        return member is not None and member.source != source
+
+    def dead(self) -> list[MemberInfo]:
+        """Members whose present incarnation ended by an error or a signal."""
+        return [member for member in self._members.values() if member.state == "dead"]
+
+    def silent(self, now: float, *, leases: float = 1.0) -> list[MemberInfo]:
+        """Members that should live and have not said so for longer than so many of their leases."""
+        alive = (member for member in self._members.values() if member.state == "alive" and member.lease_s > 0)
+        return [member for member in alive if now - member.beat_at > leases * member.lease_s]
+
+    @staticmethod
+    def _ends(graph: LiveGraph, member: MemberInfo) -> list[Event]:
+        if member.state not in _ENDED:
+            return []
+        how: Literal["exit", "crash"] = "crash" if member.state == "dead" else "exit"
+        of_source = [graph.participants[pid] for pid in graph.by_source.get(member.source, ())]
+        return [End(p=one.id, how=how, t=member.ended_at) for one in of_source if one.how is None]
