@@ -16,7 +16,8 @@ import structlog
 from unknot.graph.errors import UnknotError
 from unknot.recovery.run import RunClaim
 from unknot.supervisor import process as processes
-from unknot.supervisor.children import Child
+from unknot.supervisor.alerts.webhook import endpoint_of
+from unknot.supervisor.children import KeptChild
 from unknot.supervisor.config import Config, load_config
 from unknot.supervisor.process import DISABLED_ENV, Process, WorkerSettings
 from unknot.supervisor.store.embedded import attach_or_start
@@ -42,6 +43,8 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
     for warning in effective.warnings:
         print(f"unknot: {warning}", file=sys.stderr)  # noqa: T201 - a person starts drivers
     config = effective.config
+    if config.webhook_url is not None:
+        endpoint_of(config)  # a secret that cannot be used is told here, not in the monitor's log
     directory = run_directory(run, {**os.environ, **({"SUPERVISOR_RUN_DIR": config.run_dir} if config.run_dir else {})})
     if config.redis is None:
         server = stack.enter_context(attach_or_start(directory))
@@ -99,7 +102,7 @@ def monitor(stack: contextlib.ExitStack, driver: Driver) -> None:
     environ = dict(os.environ)
     settings = processes.MonitorSettings(run=driver.process.settings.run, config=driver.config)
     environ[processes.MONITOR_ENV] = msgspec.json.encode(settings).decode()
-    child = Child(
+    child = KeptChild(
         [sys.executable, "-m", "unknot.supervisor.monitor"], environ=environ, log=driver.directory / "monitor.log"
     )
     child.launch()

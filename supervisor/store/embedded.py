@@ -54,7 +54,7 @@ appendonly yes
 appendfsync everysec
 save ""
 """
-_SHIM = """\
+SHIM = """\
 import ctypes, os, signal, sys
 parent = int(sys.argv[1])
 prctl = getattr(ctypes.CDLL(None), "prctl", None)
@@ -253,7 +253,7 @@ def _start(directory: Path, binary: Path) -> EmbeddedRedis:
         text = _CONFIG.format(port=port, password=password, directory=quoted)
         config = _write_private(directory / "redis.conf", text)
         url = f"redis://:{password}@127.0.0.1:{port}/0"
-        shim = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), str(binary), str(config)]
+        shim = [sys.executable, "-I", "-S", "-c", SHIM, str(os.getpid()), str(binary), str(config)]
         thread = _ServerThread(shim, directory / _LOG_FILE)
         process = thread.launch()
         if why_not := _await_ready(url, process):

@@ -21,7 +21,8 @@ from unknot.supervisor.process import Process
 
 def tell(what: str, **facts: Any) -> None:
     """One line of the story."""
-    print(json.dumps({"what": what, **facts}), flush=True)
+    sys.stdout.write(json.dumps({"what": what, **facts}) + "\n")
+    sys.stdout.flush()
 
 
 def error_of(call: Any) -> str:

@@ -138,7 +138,7 @@ def test_a_rank_that_is_absent_but_runs_is_no_deadlock_and_the_standing_collecti
     ranks: Any, monitor: Any, store: RedisStore, eventually: Any
 ) -> None:
     core = monitor()
-    pair = ranks("stand")
+    ranks("stand")
     queue = "trainer/0#1/queue:policy"
     eventually(lambda: core.graph.ticket(queue) is not None, limit_s=60.0)
     one = core.graph.participants[queue]
