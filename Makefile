@@ -59,6 +59,7 @@ smoke: build
 bench: $(STAMP)
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/locks.py
+	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/step.py
 
 clean:
