@@ -57,24 +57,31 @@ class Slot:
 
 
 class WaitHandle:
-    """One wait of one slot, as the primitive that blocks sees it: the context manager of `WaitTable.wait`."""
+    """One wait of one slot, as the primitive that blocks sees it: the context manager of `WaitTable.wait`.
 
-    __slots__ = ("_slot", "_table", "_waiting", "number")
+    A wait inside of another one (a call in a block that is marked as waiting for the outside) takes its place. When it
+    ends, the outer one stands again, with a new ticket: the thread ran in between, and no proof may span that.
+    """
+
+    __slots__ = ("_outer", "_slot", "_table", "_waiting", "number")
 
     def __init__(self, table: Any, slot: Slot | None, waiting: Waiting) -> None:
         self._table = table
         self._slot = slot
         self._waiting = waiting
+        self._outer: Waiting | None = None
         self.number = waiting.ticket
 
     def __enter__(self) -> WaitHandle:
         if self._slot is not None:
+            self._outer = self._slot.wait
             self._slot.wait = self._waiting
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._slot is not None:
-            self._slot.wait = None
+            outer = self._outer
+            self._slot.wait = None if outer is None else self._table.again(outer)
 
     def poll_interrupt(self) -> Exception | None:
         """The error to raise if this very wait was interrupted, or the process fenced, else None."""

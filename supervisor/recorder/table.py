@@ -6,9 +6,9 @@ ticket) both times was blocked all the while, so what it held was exact in betwe
 as running, which can hide a standstill for one tick and never invents one.
 
 Names. A participant is named after its thread, and a name is free again once its thread has ended, so that the
-loader of each epoch is `agent/b#1/loader`. Two live threads never share one: the name is claimed by `setdefault`,
-which is atomic, because the publisher and the thread itself may make the slot at the same moment. A name whose
-thread ended while holding something is told as ended, and is never used again.
+loader of each epoch is `agent/b#1/loader`. Two live threads never share one. The publisher and the thread itself may
+make a slot at the same moment; both then claim the same name for the same thread by `setdefault`, which is atomic, and
+one slot wins. A name whose thread ended while holding something is told as ended, and is never used again.
 
 A forked child inherits the table, but nobody reads it there, and its tickets and names are those of the parent. So
 the child's copy is abandoned: waits are not announced, and whoever asks who he is is told that he is no member.
@@ -67,7 +67,7 @@ class WaitTable:
         self._tickets = itertools.count(1)
         self._local = threading.local()
         self._slots: dict[str, Slot] = {}
-        self._names: dict[str, object] = {}
+        self._names: dict[str, weakref.ref[threading.Thread]] = {}
         self._holders: dict[str, list[Slot]] = {}
         self._of_thread: weakref.WeakKeyDictionary[threading.Thread, Slot] = weakref.WeakKeyDictionary()
         self._sources: list[Source] = []
@@ -102,8 +102,6 @@ class WaitTable:
             return known
         slot = Slot(self._claim_name(thread), thread)
         made = self._of_thread.setdefault(thread, slot)
-        if made is not slot:
-            del self._names[slot.participant]
         self._slots[made.participant] = made
         return made
 
@@ -111,10 +109,9 @@ class WaitTable:
         name = self.source
         if thread is not threading.main_thread():
             name = f"{self.source}/{_NOT_IN_NAMES.sub('-', thread.name).strip('-') or 'thread'}"
-        # A new object, not the thread: whoever loses a race for the slot must not share the winner's name.
-        mine = object()
+        mine = weakref.ref(thread)
         candidates = itertools.chain([name], (f"{name}~{n}" for n in itertools.count(2)))
-        return next(one for one in candidates if self._names.setdefault(one, mine) is mine)
+        return next(one for one in candidates if self._names.setdefault(one, mine) == mine)
 
     def slots(self) -> list[Slot]:
         """All slots of living threads, and of those that ended while holding something; the others are dropped here."""
@@ -175,6 +172,10 @@ class WaitTable:
         )  # fmt: skip
         return WaitHandle(self, None if self.abandoned else self.slot(), waiting)
 
+    def again(self, waiting: Waiting) -> Waiting:
+        """The same wait under a new ticket, for a thread that ran in between."""
+        return msgspec.structs.replace(waiting, ticket=self.next_ticket())
+
     def hold(self, resource: Resource, *, units: int = 1) -> None:
         """The calling thread now holds units of the resource."""
         slot = self.slot()
@@ -227,7 +228,7 @@ class WaitTable:
         extra = [event for source in self._sources for event in source.collect(first)]
         again = self.waits()
         standing = {p: w for p, w in first.items() if again.get(p) is w}
-        return _assemble(self, slots, standing, [*holds, *owned], extra)
+        return _assemble(self, slots, standing, holds=[*holds, *owned], extra=extra)
 
     def _owned(self, waits: dict[str, Waiting]) -> list[tuple[str, Resource, int]]:
         found: dict[tuple[str, str], tuple[str, Resource, int]] = {}
@@ -254,6 +255,7 @@ def _assemble(
     table: WaitTable,
     slots: list[Slot],
     standing: dict[str, Waiting],
+    *,
     holds: list[tuple[str, Resource, int]],
     extra: list[Event],
 ) -> Snapshot:
