@@ -138,8 +138,11 @@ class TracedLock:
     def _acquire_slowly(self, timeout_s: float | None) -> bool:
         started = time.monotonic()
         end = None if timeout_s is None else started + timeout_s
-        if not self._raw.acquire(timeout=_left(end, _PATIENCE_S)) and not self._acquire_announced(started, end):
-            return False
+        if not self._raw.acquire(timeout=_left(end, _PATIENCE_S)):
+            if end is not None and time.monotonic() >= end:
+                return False
+            if not self._acquire_announced(started, end):
+                return False
         self._owner = _me.owner
         return True
 
