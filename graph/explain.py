@@ -96,7 +96,8 @@ def _shortest_ring(links: dict[str, list[Edge]], start: str) -> list[Edge]:
 def sentences(graph: LiveGraph, finding: Finding, now: float) -> list[Sentence]:
     """The finding line by line: what ended, the core in the order of its ring, then who is dragged along."""
     words = Words(graph, now)
-    lines = [_gone(finding, words, pid) for pid in finding.culprits if pid not in finding.tickets]
+    gone = {edge.helper for edge in finding.edges if edge.gone}
+    lines = [_gone(finding, words, pid) for pid in finding.culprits if pid in gone]
     told = _told(words, graph, finding)
     lines += [_line(graph, finding, words, pid) for pid in told]
     rest = len(lines) - LINES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 _KINDS = {
@@ -50,6 +51,12 @@ def _role(member: str) -> str:
 def is_pattern(name: str) -> bool:
     """Whether a name of a rights list may match members that nobody has heard of yet."""
     return any(mark in name for mark in "*?[")
+
+
+def may_name(name: str, source: str) -> bool:
+    """Whether a name of a rights list may mean a participant of `source`."""
+    member = parse(source).member
+    return name in (source, member) or name.startswith(f"{source}/") or fnmatchcase(member, name)
 
 
 def generation_of(resource: str) -> int:

@@ -26,7 +26,7 @@ from typing import Any
 from unknot.graph import events as ev
 from unknot.graph.check import check
 from unknot.graph.errors import TraceError
-from unknot.graph.ids import Identity, parse
+from unknot.graph.ids import Identity, may_name, parse
 from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
 from unknot.graph.resources import HELD, ResourceState, first_count
 
@@ -128,6 +128,8 @@ class LiveGraph:
 
     def _absorb_now(self, source: SourceState, record: ev.Record) -> None:
         if record.full:
+            if source.lost or record.n > source.absorbed + 1:
+                self._doubt(record.src)
             self._void(record.src)
             source.lost = False
         self._events(record)
@@ -151,6 +153,16 @@ class LiveGraph:
             self._drop(one)
             if one.how is None:
                 self._remove(one)
+
+    def _doubt(self, source: str) -> None:
+        """Records of `source` were lost: what it sent, set or counted is in no full record, so it may have helped."""
+        for state in self.resources.values():
+            own = state.declared
+            if own is None or state.store_counted or own.type in HELD or own.type == "collective":
+                continue
+            listed = (*(own.setters or ()), *(own.senders or ()), *(own.receivers or ()), *(own.closers or ()))
+            if any(may_name(name, source) for name in listed):
+                state.doubtful = True
 
     def _drop(self, one: Participant) -> None:
         self._end_wait(one)
@@ -239,7 +251,7 @@ class LiveGraph:
             state.count = event.count
         state.declared = event
         if self._source == STORE and event.count is not None:
-            state.count, state.store_counted = event.count, True
+            state.count, state.store_counted, state.doubtful = event.count, True, False
 
     def _may_count(self, known: ev.Resource, event: ev.Resource) -> bool:
         return not self._tolerant and event.count != known.count

@@ -182,7 +182,7 @@ class Compiler:
 
     def _counterparts(self, state: ResourceState, own: Resource, op: str) -> Group:
         """Who has the right to do the opposite, or already waits to do it, whatever the list says."""
-        owed = self._owed(own.senders if op == "recv" else own.receivers, own.closers)
+        owed = self._owed(state, own.senders if op == "recv" else own.receivers)
         ready = [pid for pid in state.waiters if self._meets(pid, state.id, op)]
         return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
 
@@ -201,18 +201,19 @@ class Compiler:
         wait = self.graph.participants[pid].wait
         return wait is not None and any(a.r == r and a.op not in (None, op) for c in wait.needs for a in c.of)
 
-    def _owed(self, names: tuple[str, ...] | None, others: tuple[str, ...] | None = None) -> Group:
-        """One of those who have the right; an absent list means anybody."""
-        if names is None:
+    def _owed(self, state: ResourceState, names: tuple[str, ...] | None) -> Group:
+        """One of those who have the right, or may close; an absent list means anybody."""
+        closers = (state.declared.closers if state.declared is not None else None) or ()
+        if names is None or state.doubtful:
             return Group(1, {}, "owe", open=True)
-        return _one_of(self.rights.suppliers((*names, *(others or ()))), via="owe")
+        return _one_of(self.rights.suppliers((*names, *closers)), via="owe")
 
     def _event(self, _: Participant, state: ResourceState, __: Atom) -> Condition:
         own = state.declared
         assert own is not None
         done = state.is_set or (own.type == "latch" and state.count <= 0)
         return self._sharing(
-            state, "set", int(done), lambda: () if done else (self._owed(own.setters, own.closers),)
+            state, "set", int(done), lambda: () if done else (self._owed(state, own.setters),)
         )
 
     def _collective(self, _: Participant, state: ResourceState, atom: Atom) -> Condition:

@@ -23,7 +23,8 @@ Signature = tuple[Any, ...]
 class ResourceState:
     """Facts about one resource. `declared` is None for one that was named before it was declared.
 
-    holders: participant -> mode -> units. waiters: who waits, in the order of asking. queue: those of them
+    holders: participant -> mode -> units. doubtful: a record that may have changed what it
+    counts is lost. waiters: who waits, in the order of asking. queue: those of them
     whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
     """
 
@@ -36,6 +37,7 @@ class ResourceState:
     is_set: bool = False
     closed: bool = False
     store_counted: bool = False
+    doubtful: bool = False
     signalled_until: float = float("-inf")
     arrivals: dict[str, int] = field(default_factory=dict)
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)

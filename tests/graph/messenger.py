@@ -50,7 +50,8 @@ class Run:
 
     def act(self) -> None:
         number = next(self.clock)
-        event = possible(self.draw, self.true, self.kinds, number)
+        drawn = (possible(self.draw, self.true, self.kinds, number) for _ in range(3))
+        event = next((one for one in drawn if one is not None), None)
         if event is None or (isinstance(event, ev.Wake) and event.p in self.world.stuck()):
             return
         timed = ev_at(event, float(number))
@@ -149,6 +150,7 @@ class Run:
         for pid in PEOPLE:
             self.tell_all(pid)
         for _ in range(1000):
+            self.look()
             if not any(self.wires.values()) and not self.questions and not self.answers:
                 break
             self.carry(faults=False)

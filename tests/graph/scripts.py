@@ -99,6 +99,10 @@ def possible(draw: Any, graph: LiveGraph, kinds: list[ev.Resource], ticket: int)
     return use(draw, graph, pid, draw(st.sampled_from(kinds)))
 
 
+def may(pid: str, names: tuple[str, ...] | None) -> bool:
+    return names is None or pid in names or pid.partition("#")[0] in names
+
+
 def use(draw: Any, graph: LiveGraph, pid: str, kind: ev.Resource) -> ev.Event | None:
     state = graph.resources[kind.r]
     if kind.type in ("lock", "rwlock", "semaphore"):
@@ -108,11 +112,15 @@ def use(draw: Any, graph: LiveGraph, pid: str, kind: ev.Resource) -> ev.Event | 
         return ev.Hold(p=pid, r=kind.r, mode=mode) if grantable(graph, pid, kind, mode) else None
     if kind.type == "mailbox":
         what = draw(st.sampled_from(["send", "recv", "close"]))
+        if not may(pid, kind.receivers if what == "recv" else kind.senders):
+            return None
         if what == "close":
             return ev.Close(p=pid, r=kind.r) if draw(st.integers(0, 3)) == 0 else None
         if what == "send":
             return ev.Send(p=pid, r=kind.r) if state.count < (kind.capacity or 0) else None
         return ev.Recv(p=pid, r=kind.r) if state.count > 0 else None
+    if kind.type in ("event", "latch") and not may(pid, kind.setters):
+        return None
     if kind.type == "event":
         return draw(st.sampled_from([ev.Set(p=pid, r=kind.r), ev.Clear(p=pid, r=kind.r)]))
     if kind.type == "latch":

@@ -10,7 +10,17 @@ from tests.graph.scenes import DEMO_CORE, demo
 from tests.graph.test_live import lock, rec, waits
 from unknot.graph import events as ev
 from unknot.graph.confirm import (
-    LEGAL, Answered, Ask, Confirm, Confirmation, Drop, Lost, Phase, Tick, Unresponsive, needs_store_counts,
+    LEGAL,
+    Answered,
+    Ask,
+    Confirm,
+    Confirmation,
+    Drop,
+    Lost,
+    Phase,
+    Tick,
+    Unresponsive,
+    needs_store_counts,
 )  # fmt: skip
 from unknot.graph.live import LiveGraph
 from unknot.graph.verdict import evaluate
