@@ -102,7 +102,6 @@ class Rollout:
             self.take(weights.latest(at_least=0))
             seed = 1000 * round_number + self.number
             raw.send([self.play(seed) for _ in range(GROUP_OF_EPISODES)])
-            unknot.progress("episodes", GROUP_OF_EPISODES)
             if self.name == AGENT_WHO_IS_ASKED:
                 self.answer_requests()
 
@@ -112,7 +111,9 @@ class Rollout:
             self.version = published.version.n
 
     def play(self, seed):
-        return play(self.world, self.act, seed=seed, agent=self.name, version=self.version)
+        episode = play(self.world, self.act, seed=seed, agent=self.name, version=self.version)
+        unknot.progress("episodes")
+        return episode
 
     def act(self, tokens):
         return self.policy.act(tokens, self.chance)
