@@ -11,7 +11,10 @@ STARTING = "start of "
 
 
 class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One member: its newest incarnation and how it fares. Times are Redis' seconds; `ended_at` 0 while it lives."""
+    """One member: its newest incarnation and how it fares. Times are Redis' seconds; `ended_at` 0 while it lives.
+
+    `records`: number of the last record that its process says it has written, 0 if it says nothing.
+    """
 
     member: str
     role: str
@@ -24,6 +27,7 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
     actor_id: str = ""
     error: str = ""
     ended_at: float = 0.0
+    records: int = 0
 
     @property
     def source(self) -> str:
@@ -54,4 +58,5 @@ def read_member(store: Store, member: str) -> MemberInfo:
         actor_id=text.get("actor_id", ""),
         error=text.get("error", ""),
         ended_at=float(text.get("ended_at", 0)),
+        records=int(text.get("n", 0)),
     )

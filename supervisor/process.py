@@ -24,7 +24,7 @@ from unknot.graph.events import Record
 from unknot.recovery.answers import ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
 from unknot.recovery.recorder_null import NullRecorder
-from unknot.recovery.registration import Registration, end, heartbeat, new_boot, register
+from unknot.recovery.registration import Registration, end, new_boot, register
 from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
 from unknot.supervisor.members import MemberInfo, read_members
@@ -88,13 +88,9 @@ class RedisOutlet:
         """Append to the stream and keep as the last record; the newest incarnation if this one was replaced."""
         return self._write("publish", record.n, record.t, encoded, _EVENTS_KEPT, _PROC_KEPT_S)
 
-    def heartbeat(self, progress: str | None) -> int | None:
-        """None while this incarnation is the newest, else the newest. `progress`: marks that have changed, as JSON."""
-        try:
-            heartbeat(self._store, self._registration)
-        except FencedError as error:
-            return error.current
-        return None if progress is None else self._write("progress", progress)
+    def heartbeat(self, n: int, progress: str | None) -> int | None:
+        """None while this incarnation is the newest, else the newest. `n`: of the last record; `progress`: as JSON."""
+        return self._write("beat", n, progress or "")
 
     def _write(self, script: str, *args: RedisValue) -> int | None:
         registration = self._registration

@@ -24,7 +24,7 @@ local now = stamp(clock())
 redis.call('SADD', P .. 'members', member)
 redis.call('HSET', hash, 'role', role, 'state', 'alive', 'pid', pid, 'host', host, 'boot', boot,
   'registered_at', now, 'beat_at', now, 'lease_s', lease_s, 'actor_id', actor_id)
-redis.call('HDEL', hash, 'error', 'ended_at')
+redis.call('HDEL', hash, 'error', 'ended_at', 'n', 'progress')
 local locks, items = 0, 0
 if incarnation > 1 then locks, items = void_older(member, incarnation) end
 return {'ok', tostring(incarnation), locks, items}

@@ -105,7 +105,7 @@ class MonitorCore:
         told: list[Instruction] = []
         for member in self._roster.dead():
             told += self._tell(telling.death(member, run=self._run, now=now))
-        return told + self._silences(now) + self._evaluate(now)
+        return told + self._missing() + self._silences(now) + self._evaluate(now)
 
     def acknowledged(self, key: str, outcome: str, now: float) -> list[Instruction]:
         """A process says how a command ended."""
@@ -316,6 +316,14 @@ class MonitorCore:
             if not self._roster.is_over(source) and not self._is_told_silent(source):
                 told += self._tell(telling.unresponsive(self.graph, finding, source, run=self._run, now=now))
         return told
+
+    def _missing(self) -> list[Instruction]:
+        """Records that were written and never came: nothing is believed of their source until it has sent another."""
+        missing = tuple(sorted(self._roster.behind(self.graph)))
+        for source in missing:
+            self.graph.lose(source)
+            self._changed = True
+        return [AskRound(missing, next(self._rounds))] if missing else []
 
     def _silences(self, now: float) -> list[Instruction]:
         """Members without a sign of life: after one lease their records are void, after two people are told."""

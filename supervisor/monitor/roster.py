@@ -21,6 +21,7 @@ class Roster:
 
     def __init__(self) -> None:
         self._members: dict[str, MemberInfo] = {}
+        self._expected: dict[str, int] = {}
 
     def update(self, graph: LiveGraph, members: Iterable[MemberInfo], now: float) -> list[Event]:
         """Take the members as the store has them; what follows for `graph`. `now`: seconds."""
@@ -31,6 +32,12 @@ class Roster:
                 events.append(Fence(member=member.member, incarnation=member.incarnation, t=now))
             events += self._ends(graph, member)
         return events
+
+    def behind(self, graph: LiveGraph) -> list[str]:
+        """Sources of which a record is missing: one that was written before the last call and has not been read yet."""
+        alive = [member for member in self._members.values() if member.state not in _ENDED]
+        before, self._expected = self._expected, {member.source: member.records for member in alive}
+        return [source for source, n in before.items() if source in self._expected and graph.absorbed(source) < n]
 
     def after(self, graph: LiveGraph, source: str) -> list[Event]:
         """What follows for `graph` once a record of `source` was read."""

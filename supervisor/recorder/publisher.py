@@ -27,7 +27,7 @@ from unknot.supervisor.recorder.table import Snapshot, WaitTable
 
 _ENCODER = msgspec.msgpack.Encoder()
 # A heartbeat this many periods late is a silence.
-_SILENCE = 2.0
+_SILENCE = 3.0
 
 
 class Outlet(Protocol):
@@ -36,10 +36,10 @@ class Outlet(Protocol):
     def publish(self, record: Record, encoded: bytes) -> int | None:
         """Append the record to the stream and keep it as the process' last; as `heartbeat` if it was replaced."""
 
-    def heartbeat(self, progress: str | None) -> int | None:
+    def heartbeat(self, n: int, progress: str | None) -> int | None:
         """Say that the process lives; the current incarnation if this one was replaced, else None.
 
-        `progress`: the marks as JSON where they have changed.
+        `n`: number of the last record that was written; `progress`: the marks as JSON where they have changed.
         """
 
 
@@ -81,6 +81,7 @@ class Publisher:
         self._progress = ProgressNotes(progress)
         self._progress_told: str | None = None
         self._n = 0
+        self._n_written = 0
         self._last: Snapshot | None = None
         self._next_beat = 0.0
         self._beaten_at: float | None = None
@@ -159,14 +160,14 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - observing must not fail training; it is counted
             self._dropped(error)
             return
-        self._last = snapshot
+        self._last, self._n_written = snapshot, self._n
         self.counters.published += current is None
         self._replaced(current)
 
     def _beat(self, monotonic_s: float) -> None:
         marks = self._progress.encoded()
         try:
-            current = self._outlet.heartbeat(marks if marks != self._progress_told else None)
+            current = self._outlet.heartbeat(self._n_written, marks if marks != self._progress_told else None)
         except Exception as error:  # noqa: BLE001 - as above
             self._dropped(error)
             return

@@ -11,6 +11,7 @@ import re
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -136,7 +137,7 @@ def test_representation_pickling_copying_and_comparing_are_those_of_a_lock(pair:
 def test_a_lock_can_be_referred_to_weakly_and_takes_no_attributes(pair: Any) -> None:
     assert weakref.ref(pair)() is pair
     with pytest.raises(AttributeError):
-        pair.mark = 1
+        setattr(pair, "mark", 1)  # noqa: B010 - that is the question
 
 
 def test_a_lock_that_nobody_has_any_more_is_freed_at_once(table: WaitTable) -> None:
@@ -196,7 +197,7 @@ def test_a_queue_whose_locks_are_traced_keeps_its_order(table: WaitTable, monkey
     channel: queue.Queue[int] = queue.Queue(maxsize=2)
     assert "TracedLock" in repr(channel.mutex)
     monkeypatch.undo()
-    sender = threading.Thread(target=lambda: [channel.put(n) for n in range(200)])
+    sender = threading.Thread(target=lambda: deque(map(channel.put, range(200))))
     sender.start()
     assert [channel.get(timeout=10) for _ in range(200)] == list(range(200))
     sender.join()
