@@ -1,13 +1,24 @@
-"""A wait table for locks."""
+"""A wait table for locks; a run of real processes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.proof.workers import Scene
 from tests.recorder.puppets import make_table
 from unknot.supervisor.recorder.table import WaitTable
+from unknot.supervisor.store.redis_store import RedisStore
 
 
 @pytest.fixture
 def table() -> WaitTable:
     return make_table()
+
+
+@pytest.fixture
+def scene(store: RedisStore, redis_url: str) -> Iterator[Scene]:
+    one = Scene(store, redis_url)
+    yield one
+    one.end()
