@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import ray
@@ -68,6 +68,15 @@ class GroupHandle:
         return f"<GroupHandle {self.name} of {len(self.members)}>"
 
 
+class _Made(NamedTuple):
+    """What a member's actor is made of: its class, the constructor's arguments, further options of Ray."""
+
+    cls: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    options: Mapping[str, Any] | None
+
+
 class Run:
     """One training run, as its driver holds it. Made by `unknot.init`; a context manager."""
 
@@ -111,8 +120,9 @@ class Run:
             raise ConfigError(what=f"a group of {size} ranks", todo="give size=1 or more")
         group = name if name is not None else spec.group
         prefix = "trainer" if group == "policy" else f"trainer/{group}"
+        made = _Made(cls, args, kwargs, ray)
         handles = [
-            self._start(cls, f"{prefix}/{rank}", spec, args, kwargs, ray, group=group, rank=rank, size=size)
+            self._start(f"{prefix}/{rank}", spec.role, made, group=group, rank=rank, size=size)
             for rank in range(size)
         ]
         self._waited_for += handles
@@ -130,7 +140,7 @@ class Run:
         spec = self._spec(cls, "run.spawn")
         if spec.group is not None:
             raise ConfigError(what="run.spawn of a trainer", todo="use run.group(cls, size=...)")
-        return self._start(cls, f"{spec.role}/{name}", spec, args, kwargs, ray)
+        return self._start(f"{spec.role}/{name}", spec.role, _Made(cls, args, kwargs, ray))
 
     def _spec(self, cls: Any, call: str) -> Spec:
         spec = spec_of(cls)
@@ -147,24 +157,15 @@ class Run:
         return spec
 
     def _start(
-        self,
-        cls: Any,
-        member: str,
-        spec: Spec,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        options: Mapping[str, Any] | None,
-        *,
-        group: str | None = None,
-        rank: int = 0,
-        size: int = 1,
+        self, member: str, role: str, made: _Made, *, group: str | None = None, rank: int = 0, size: int = 1
     ) -> MemberHandle:
         if member in self._members:
             raise NameTaken(name=member, run=self.name)
         settings = msgspec.structs.replace(
-            self._process.settings, member=member, role=spec.role, group=group, rank=rank, size=size
+            self._process.settings, member=member, role=role, group=group, rank=rank, size=size
         )
-        actor = cls.options(**_ray_options(options, worker_environment(settings))).remote(*args, **kwargs)
+        options = _ray_options(made.options, worker_environment(settings))
+        actor = made.cls.options(**options).remote(*made.args, **made.kwargs)
         handle = MemberHandle(member, actor, getattr(actor, MAIN).remote())
         self._members[member] = handle
         return handle
