@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from unknot.graph.needs import Compiler, Condition, Group, Need
-from unknot.graph.reduce import Net, unmet
+from unknot.graph.reduce import Net, View, unmet
 
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
@@ -68,7 +68,8 @@ class Analysis:
 
     def blockers(self, among: set[str], live: set[str]) -> Blockers:
         """What keeps each of `among`, if those in `live` can go on."""
-        return {pid: unmet(self.needs[pid], live, unknown_help=True) for pid in sorted(among)}
+        view = View(live, unknown_help=True)
+        return {pid: unmet(self.needs[pid], view) for pid in sorted(among)}
 
 
 def neighbours(blockers: Blockers) -> dict[str, list[str]]:

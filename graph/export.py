@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from unknot.graph.analysis import Analysis
-from unknot.graph.reduce import unmet
+from unknot.graph.reduce import View, unmet
 
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
@@ -24,9 +24,10 @@ def to_networkx(graph: LiveGraph) -> Any:
     drawn = networkx.MultiDiGraph()
     for pid, one in graph.participants.items():
         drawn.add_node(pid, kind="participant", state=one.state, stuck=pid in state.stuck)
+    view = View(set(), unknown_help=False)
     for pid, one in state.waiting.items():
         assert one.wait is not None
-        for condition, group in unmet(state.needs[pid], set(), unknown_help=False):
+        for condition, group in unmet(state.needs[pid], view):
             if group.via != "peer":
                 drawn.add_node(condition.what, kind="resource")
                 drawn.add_edge(pid, condition.what, ticket=one.wait.ticket, since=one.wait.t, site=one.wait.site)

@@ -139,14 +139,33 @@ def group_met(group: Group, live: set[str], *, unknown_help: bool) -> bool:
     return sum(weight for pid, weight in group.weights.items() if pid in live) >= group.need
 
 
-def unmet(needs: Iterable[Need], live: set[str], *, unknown_help: bool) -> list[tuple[Condition, Group]]:
-    """The groups that keep a waiter: those of every clause that is not met, in order."""
-    found = []
-    for clause in needs:
-        bad = {
-            index: [g for g in condition.groups if not group_met(g, live, unknown_help=unknown_help)]
-            for index, condition in enumerate(clause.of)
-        }
-        if sum(not groups for groups in bad.values()) < clause.k:
-            found += [(clause.of[index], group) for index, groups in bad.items() for group in groups]
-    return found
+class View:
+    """What is not met under one assumption. Shared conditions are looked at once, however many wait for them."""
+
+    def __init__(self, live: set[str], *, unknown_help: bool) -> None:
+        self._live = live
+        self._unknown_help = unknown_help
+        self._lacking: dict[int, list[Group]] = {}
+
+    def lacking(self, condition: Condition) -> list[Group]:
+        """The groups of `condition` that are not met."""
+        known = self._lacking.get(id(condition))
+        if known is None:
+            met = (group_met(group, self._live, unknown_help=self._unknown_help) for group in condition.groups)
+            known = [group for group, is_met in zip(condition.groups, met, strict=True) if not is_met]
+            self._lacking[id(condition)] = known
+        return known
+
+    def unmet(self, needs: Iterable[Need]) -> list[Condition]:
+        """The conditions that keep a waiter: those of every clause that is not met, in order."""
+        found = []
+        for clause in needs:
+            bad = [condition for condition in clause.of if self.lacking(condition)]
+            if len(clause.of) - len(bad) < clause.k:
+                found += bad
+        return found
+
+
+def unmet(needs: Iterable[Need], view: View) -> list[tuple[Condition, Group]]:
+    """The groups that keep a waiter, each with its condition."""
+    return [(condition, group) for condition in view.unmet(needs) for group in view.lacking(condition)]

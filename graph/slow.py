@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from unknot.graph.analysis import Analysis
 from unknot.graph.components import reach, reverse
 from unknot.graph.finding import SlowChain
-from unknot.graph.reduce import unmet
+from unknot.graph.reduce import View, unmet
 
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
@@ -31,7 +31,8 @@ def slow_chains(graph: LiveGraph, now: float, older_than_s: float) -> tuple[Slow
     """
     state = Analysis(graph)
     free = {pid: one for pid, one in state.waiting.items() if pid not in state.stuck}
-    steps = {pid: unmet(state.needs[pid], set(), unknown_help=False) for pid in free}
+    view = View(set(), unknown_help=False)
+    steps = {pid: unmet(state.needs[pid], view) for pid in free}
     links = {pid: [h for _, group in steps[pid] for h in group.weights if h in free] for pid in free}
     ends: dict[_End, list[str]] = {}
     for pid, blockers in steps.items():

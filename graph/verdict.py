@@ -18,7 +18,7 @@ from unknot.graph.components import components, reach, reverse
 from unknot.graph.finding import CAUSE_OF, Edge, Finding, Kind, Mismatch, Suspect, Verdict
 from unknot.graph.ids import parse
 from unknot.graph.needs import Condition, Group
-from unknot.graph.reduce import unmet
+from unknot.graph.reduce import View
 
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
@@ -63,10 +63,10 @@ def _findings(state: Analysis) -> list[Finding]:
     rings = [part for part in components(graph) if len(part) > 1 or part[0] in graph[part[0]]]
     roots = [pid for pid, helpers in graph.items() if not helpers]
     found = [
-        _finding(state, blockers, graph, sorted(ring), _ring_kind(state, blockers, ring)) for ring in rings
+        _finding(state, blockers, graph, sorted(ring), kind=_ring_kind(state, blockers, ring)) for ring in rings
     ]
     for kind, core in _joined(state, blockers, roots):
-        found.append(_finding(state, blockers, graph, core, kind))
+        found.append(_finding(state, blockers, graph, core, kind=kind))
     return sorted(found, key=lambda one: (one.closing_wait_at, one.core))
 
 
@@ -81,12 +81,12 @@ def _timed(state: Analysis) -> list[Finding]:
     for part in components(graph):
         ring = len(part) > 1 or part[0] in graph[part[0]]
         if ring and state.timed.intersection(part):
-            found.append(_finding(state, blockers, graph, sorted(part), "timed"))
+            found.append(_finding(state, blockers, graph, sorted(part), kind="timed"))
     return sorted(found, key=lambda one: (one.closing_wait_at, one.core))
 
 
 def _finding(
-    state: Analysis, blockers: Blockers, graph: dict[str, list[str]], core: list[str], kind: Kind
+    state: Analysis, blockers: Blockers, graph: dict[str, list[str]], core: list[str], *, kind: Kind
 ) -> Finding:
     closure = reach(graph, core)
     dragged = sorted(reach(reverse(graph), core) - set(core))
@@ -240,11 +240,15 @@ def _group_kind(state: Analysis, condition: Condition, group: Group) -> Kind:
 
 def _suspects(state: Analysis) -> tuple[Suspect, ...]:
     found = []
+    view = View(state.live_by_known, unknown_help=False)
+    opened: dict[int, list[Group]] = {}
     for pid in sorted(state.waiting.keys() - state.stuck):
         wait = _wait(state, pid)
-        opens = [
-            one for one in unmet(state.needs[pid], state.live_by_known, unknown_help=False) if one[1].open
-        ]
+        opens = []
+        for condition in view.unmet(state.needs[pid]):
+            if id(condition) not in opened:
+                opened[id(condition)] = [group for group in view.lacking(condition) if group.open]
+            opens += [(condition, group) for group in opened[id(condition)][:1]]
         if opens:
             condition, group = opens[0]
             found.append(

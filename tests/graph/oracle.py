@@ -8,6 +8,7 @@ Only for small scenes.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -198,15 +199,18 @@ class World:
         running, held, counts, flags, arrived = state
         if wait.deadline is not None:
             return [(running | {p}, held, counts, flags, arrived)]
-        for clause in wait.needs:
-            if sum(self.met(p, a, state) for a in clause.of) < clause.k:
-                return []
-        # It may give back at once what it was granted, so only consumed messages leave a trace.
-        used = [a for c in wait.needs for a in c.of if a.op == "recv" and self.met(p, a, state) and a.r not in flags]
-        numbers = dict(counts)
-        for atom in used[:1]:
-            numbers[atom.r or ""] -= 1
-        return [(running | {p}, held, tuple(sorted(numbers.items())), flags, arrived)]
+        # What it was granted it may give back at once, so only messages taken and put leave a trace.
+        met = {a for c in wait.needs for a in c.of if self.met(p, a, state)}
+        moving = [a for a in met if a.op is not None and a.r not in flags]
+        found = []
+        for used in (set(part) for n in range(len(moving) + 1) for part in itertools.combinations(moving, n)):
+            counted = met.difference(moving) | used
+            if all(sum(a in counted for a in clause.of) >= clause.k for clause in wait.needs):
+                numbers = dict(counts)
+                for atom in used:
+                    numbers[atom.r or ""] += 1 if atom.op == "send" else -1
+                found.append((running | {p}, held, tuple(sorted(numbers.items())), flags, arrived))
+        return found
 
     def met(self, p: str, a: ev.Atom, state: State) -> bool:
         running, held, counts, flags, arrived = state
@@ -223,11 +227,12 @@ class World:
         if kind.type == "mailbox":
             if a.r in flags:
                 return True
-            return numbers[a.r] > 0 if a.op == "recv" else kind.capacity is None or numbers[a.r] < kind.capacity
+            n: int = numbers[a.r]
+            return n > 0 if a.op == "recv" else kind.capacity is None or n < kind.capacity
         if kind.type == "event":
             return a.r in flags
         if kind.type == "latch":
-            return numbers[a.r] == 0
+            return bool(numbers[a.r] == 0)
         came, seq = dict(arrived), a.seq or 0
         return (a.r, seq) not in self.bad and all(came.get((a.r, m), -1) >= seq for m in kind.members or ())
 

@@ -122,7 +122,7 @@ def use(draw: Any, graph: LiveGraph, pid: str, kind: ev.Resource) -> ev.Event | 
     if kind.type in ("event", "latch") and not may(pid, kind.setters):
         return None
     if kind.type == "event":
-        return draw(st.sampled_from([ev.Set(p=pid, r=kind.r), ev.Clear(p=pid, r=kind.r)]))
+        return ev.Set(p=pid, r=kind.r) if draw(st.booleans()) else ev.Clear(p=pid, r=kind.r)
     if kind.type == "latch":
         n = draw(st.sampled_from([1, -1]))
         return ev.Add(p=pid, r=kind.r, n=n) if 0 <= state.count + n <= 2 else None

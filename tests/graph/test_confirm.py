@@ -82,7 +82,8 @@ def test_a_changed_ticket_dissolves(round_id: int) -> None:
 
 
 def test_a_participant_that_runs_or_is_not_mentioned_dissolves() -> None:
-    for tickets in ({"a#1": None}, {}):
+    cases: list[dict[str, int | None]] = [{"a#1": None}, {}]
+    for tickets in cases:
         graph = ring()
         (end,) = begun(graph).feed(Answered(source="a#1", round_id=1, n=1, tickets=tickets), graph)
         assert isinstance(end, Drop)

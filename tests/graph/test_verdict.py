@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.graph.scenes import DEMO_CORE, Scene, all_of, any_of, atom, demo
@@ -21,7 +23,7 @@ def only(scene: Scene) -> Finding:
     return found[0]
 
 
-def crossed(**more: bool) -> Scene:
+def crossed(**more: Any) -> Scene:
     """a holds lock:1 and wants lock:2, b the other way round."""
     scene = Scene().resource("lock:1", "lock").resource("lock:2", "lock").start("a", "b")
     scene.hold("a", "lock:1").hold("b", "lock:2")
