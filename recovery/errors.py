@@ -64,6 +64,25 @@ class StaleGeneration(UnknotError):
         )
 
 
+class StepAborted(UnknotError):
+    """A step was begun as often as is allowed and never ended: repeating it blindly helps nobody."""
+
+    group: str
+    seq: int
+    attempts: int
+    reason: str
+
+    def __init__(self, *, group: str, seq: int, attempts: int, reason: str) -> None:
+        super().__init__(group=group, seq=seq, attempts=attempts, reason=reason)
+
+    def describe(self) -> str:
+        """Which step, how often, why it was broken off last."""
+        return (
+            f"step {self.seq} of group {self.group} was broken off {self.attempts} times, the last time since "
+            f"{self.reason}; mend what supervisor explain shows, or raise attempts= of unknot.steps"
+        )
+
+
 class RunClosed(UnknotError):
     """The run has ended: waits end, and members leave their loops."""
 

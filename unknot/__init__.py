@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from unknot.recovery.errors import RunClosed as RunClosed
     from unknot.recovery.errors import RunFailed as RunFailed
     from unknot.recovery.errors import StaleGeneration as StaleGeneration
+    from unknot.recovery.errors import StepAborted as StepAborted
     from unknot.recovery.errors import StoreUnavailable as StoreUnavailable
 
 _HOMES = {
@@ -58,7 +59,7 @@ _HOMES = {
     "unknot.graph.errors": ("UnknotError",),
     "unknot.recovery.errors": (
         "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
-        "RunClosed", "RunFailed", "StaleGeneration", "StoreUnavailable",
+        "RunClosed", "RunFailed", "StaleGeneration", "StepAborted", "StoreUnavailable",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -92,6 +92,7 @@ def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
         reason = group.is_over()
         if reason is None and not isinstance(error, StaleGeneration):
             raise
+        ledger.last_reason = reason or str(error)
         former.leave()
         return False
 

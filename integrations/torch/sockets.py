@@ -28,20 +28,38 @@ def connected_sockets() -> dict[int, Endpoints]:
 
 
 def _endpoints(descriptor: int) -> Endpoints | None:
-    try:
-        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
-            return None
-        duplicate = socket.socket(fileno=os.dup(descriptor))
-    except OSError:
+    duplicate = _duplicate(descriptor)
+    if duplicate is None:
         return None
     with duplicate:
-        if duplicate.family not in (socket.AF_INET, socket.AF_INET6):
-            return None
-        try:
-            local, remote = duplicate.getsockname(), duplicate.getpeername()
-        except OSError:
-            return None
-        return (str(local[0]), int(local[1])), (str(remote[0]), int(remote[1]))
+        return _ends_of(duplicate)
+
+
+def _duplicate(descriptor: int) -> socket.socket | None:
+    """The socket behind a descriptor under a descriptor of our own; None if it is no socket, or is closed by now.
+
+    What is asked of or done to the duplicate is asked of that very socket, also when its owner closes the descriptor meanwhile
+    and the number is used again.
+    """
+    try:
+        own = os.dup(descriptor)
+    except OSError:
+        return None
+    try:
+        return socket.socket(fileno=own)
+    except OSError:
+        os.close(own)
+        return None
+
+
+def _ends_of(connected: socket.socket) -> Endpoints | None:
+    if connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        local, remote = connected.getsockname(), connected.getpeername()
+    except OSError:
+        return None
+    return (str(local[0]), int(local[1])), (str(remote[0]), int(remote[1]))
 
 
 def mirrored(mine: Mapping[int, Endpoints], others: Iterable[Endpoints]) -> dict[int, Endpoints]:
@@ -54,12 +72,17 @@ def shut_down(sockets: Mapping[int, Endpoints]) -> int:
     """Shut down both directions of each socket that still is what it was; returns how many were."""
     count = 0
     for descriptor, endpoints in sockets.items():
-        if _endpoints(descriptor) != endpoints:
+        duplicate = _duplicate(descriptor)
+        if duplicate is None:
             continue
-        with socket.socket(fileno=os.dup(descriptor)) as duplicate:
-            try:
-                duplicate.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue
-            count += 1
+        with duplicate:
+            count += _ends_of(duplicate) == endpoints and _shut(duplicate)
     return count
+
+
+def _shut(connected: socket.socket) -> bool:
+    try:
+        connected.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return False
+    return True

@@ -10,6 +10,7 @@ This serves ranks that keep their process. Agents, judges and environments use m
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from types import TracebackType
@@ -20,7 +21,7 @@ import torch
 
 from unknot.integrations.torch import carry
 from unknot.integrations.torch.group import Group
-from unknot.recovery.errors import NotAMember
+from unknot.recovery.errors import NotAMember, StepAborted
 from unknot.recovery.mailbox import Item, Mailbox
 from unknot.supervisor.process import Process
 
@@ -51,7 +52,9 @@ class Ledger:
         self.process = process
         self.group: Group | None = None
         self.seq = 0
-        self.attempt = 0
+        self.last_reason = ""
+        self._broken_off: Counter[int] = Counter()
+        self._entered_first: int | None = None
         self._trainer = trainer
         self._copies: list[_Copy] = []
         self._received: list[tuple[int, Mailbox, Item]] = []
@@ -62,14 +65,23 @@ class Ledger:
         if not self._copies:
             self._keep()
         agreed = self._agree(group)
-        repeated = agreed < self.seq or group.generation > 1
-        self.attempt = self.attempt + 1 if repeated else 0
         self.seq = agreed
         self._copies = [c for c in self._copies if c.seq <= agreed]
-        if repeated:
+        if group.generation > self._first_generation(group):
+            self._broken_off[agreed] += 1
             self._restore(self._copies[-1])
         self._settle(before=agreed)
         self._requeue()
+
+    @property
+    def attempt(self) -> int:
+        """How often the present step was broken off; the same on every rank."""
+        return self._broken_off[self.seq]
+
+    def _first_generation(self, group: Group) -> int:
+        if self._entered_first is None:
+            self._entered_first = group.generation
+        return self._entered_first
 
     def _agree(self, group: Group) -> int:
         assert group.rendezvous is not None
@@ -96,7 +108,6 @@ class Ledger:
     def commit(self) -> None:
         """The step's body has ended: keep the state for the next, acknowledge what nobody can repeat."""
         self.seq += 1
-        self.attempt = 0
         self._keep()
         self._settle(before=self._copies[0].seq)
 
@@ -110,6 +121,13 @@ class Ledger:
         for mailbox in {id(m): m for _, m, _ in self._received}.values():
             mailbox.requeue_unacked()
         self._received = []
+
+    def check_attempts(self, limit: int) -> None:
+        """Raise StepAborted if the present step was broken off as often as it may be begun."""
+        if self.attempt >= limit and self.group is not None:
+            raise StepAborted(
+                group=self.group.name, seq=self.seq, attempts=self.attempt, reason=self.last_reason or "unknown"
+            )
 
     def finish(self) -> None:
         """The last step is committed on every rank: acknowledge the rest."""
@@ -164,17 +182,20 @@ def use(ledger: Ledger | None) -> None:
     _ledger = ledger
 
 
-def steps(*, until: int | None = None) -> Iterator[Step]:
+def steps(*, until: int | None = None, attempts: int = 5) -> Iterator[Step]:
     """The trainer's steps, from where the group stands: `for step in unknot.steps(until=200): with step: ...`.
 
     Args:
         until: the number of steps of the whole run; None goes on for ever.
+        attempts: how often one step may be begun.
 
     Raises:
         NotAMember: not called in a trainer's `run`.
+        StepAborted: a step was broken off that often.
     """
     ledger = _ledger
     if ledger is None:
         raise NotAMember(call="unknot.steps")
     while until is None or ledger.seq < until:
+        ledger.check_attempts(attempts)
         yield Step(ledger)

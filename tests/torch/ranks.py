@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 from unknot.integrations.torch.group import Former, Group
-from unknot.integrations.torch.steps import Ledger
+from unknot.integrations.torch.steps import Ledger, steps, use
+from unknot.recovery.errors import StepAborted
 from unknot.supervisor import process as processes
 from unknot.supervisor.process import Process
 
@@ -83,6 +84,28 @@ def roll_back(process: Process, former: Former, group: Group, *, ahead: bool) ->
     tell("entered", seq=ledger.seq, attempt=ledger.attempt, weight=trainer.weight.tolist())
 
 
+def repeat(process: Process, former: Former, group: Group) -> None:
+    """Every generation is broken in the same step, until the step is given up."""
+    ledger = Ledger(process, Counting())
+    use(ledger)
+    generations = 0
+    while True:
+        ledger.enter(group)
+        generations += 1
+        try:
+            for step in steps(until=2, attempts=3):
+                with step:
+                    ledger.last_reason = "a test ends it"
+                    raise ConnectionError
+        except StepAborted as error:
+            tell("aborted", seq=error.seq, attempts=error.attempts, generations=generations, text=str(error))
+            return
+        except ConnectionError:
+            group.slot.break_("a test ends it")
+            former.leave()
+            group = former.form()
+
+
 def main() -> None:
     """Arguments: what to do, the rank."""
     what, rank = sys.argv[1], int(sys.argv[2])
@@ -91,6 +114,8 @@ def main() -> None:
     group = former.form()
     if what == "stand":
         stand(process, former, group, absent=rank == 1)
+    elif what == "repeat":
+        repeat(process, former, group)
     else:
         roll_back(process, former, group, ahead=rank == 0)
     former.leave()

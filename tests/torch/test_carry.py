@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
@@ -19,8 +20,10 @@ pytestmark = pytest.mark.torch
 @pytest.fixture
 def mesh(tmp_path: Path) -> Iterator[DeviceMesh]:
     """A mesh of this one process."""
-    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
-    yield DeviceMesh.from_group(dist.group.WORLD, "cpu")
+    dist.init_process_group("gloo", store=FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    group = dist.group.WORLD
+    assert group is not None
+    yield DeviceMesh.from_group(group, "cpu")
     dist.destroy_process_group()
 
 

@@ -131,7 +131,8 @@ def test_a_broken_group_frees_the_rank_in_a_collective_and_forms_again_in_the_sa
     assert [(r.told("reformed")["generation"], r.told("reformed")["total"]) for r in pair] == [(2, 2.0), (2, 2.0)]
     assert pair[0].told("reformed")["failed"] == "RuntimeError"
     assert [rank.end() for rank in pair] == [0, 0]
-    assert store.command("HGET", store.key("acks"), "break-0") == b"broke 1 links"
+    # The other rank may have seen the mark in the store first, and left: then there is nothing left to shut.
+    assert store.command("HGET", store.key("acks"), "break-0") in (b"broke 1 links", b"broke 0 links", b"gone")
 
 
 def test_a_rank_that_is_absent_but_runs_is_no_deadlock_and_the_standing_collective_is_known_with_its_site(
@@ -158,3 +159,13 @@ def test_ranks_go_back_to_the_newest_step_that_all_have(ranks: Any, store: Redis
         assert (told["seq"], told["attempt"], told["weight"]) == (2, 1, [2.0] * 4)
     assert [rank.end() for rank in pair] == [0, 0]
     assert group_status(store, "policy").generation == 2
+
+
+def test_a_step_that_is_broken_off_again_and_again_is_given_up(ranks: Any, eventually: Any) -> None:
+    pair = ranks("repeat")
+    eventually(lambda: all(rank.told("aborted") for rank in pair), limit_s=60.0)
+    for rank in pair:
+        told = rank.told("aborted")
+        assert (told["seq"], told["attempts"], told["generations"]) == (0, 3, 4)
+        assert "broken off 3 times, the last time since a test ends it" in told["text"]
+    assert [rank.end() for rank in pair] == [0, 0]

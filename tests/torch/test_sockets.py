@@ -52,3 +52,11 @@ def test_a_descriptor_that_was_reused_meanwhile_is_left_alone(pair: Pair) -> Non
     assert shut_down(stale) == 0
     near.sendall(b"x")
     assert far.recv(1) == b"x"
+
+
+def test_a_descriptor_that_was_closed_meanwhile_or_is_no_socket_is_passed_over(pair: Pair) -> None:
+    _, near, _ = pair
+    ends = connected_sockets()[near.fileno()]
+    gone = near.fileno()
+    near.close()
+    assert shut_down({gone: ends, 0: ends}) == 0
