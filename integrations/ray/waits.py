@@ -1,11 +1,13 @@
 """`ray.get` and `ray.wait` as waits: for the participant that executes the call.
 
-The first `publish_after` of a call is left alone, since no wait so short is ever published. Then the wait is announced and cut
-into slices of `ray.wait(fetch_local=False)`, so that it can be interrupted; the value is fetched once, at the end.
+The first `publish_after` of a call is Ray's own call, since no wait so short is ever published: the usual call costs one comparison
+more. After that the wait is announced and cut into slices of `ray.wait(fetch_local=False)`, so that it can be interrupted; the
+value is fetched once, at the end.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,10 +58,14 @@ class RayWaits:
     def get(self, object_refs: Any, *, timeout: float | None = None, **options: Any) -> Any:
         """As `ray.get`."""
         refs = _refs_of(object_refs)
-        if not refs or timeout == 0:
+        first_s = self._process.config.publish_after_s
+        if not refs or (timeout is not None and timeout <= first_s):
             return self._raw_get(object_refs, timeout=timeout, **options)
         started = time.monotonic()
-        self._until(refs, k=len(refs), timeout_s=timeout, label="ray.get")
+        try:
+            return self._raw_get(object_refs, timeout=first_s, **options)
+        except ray.exceptions.GetTimeoutError:
+            self._announced(refs, len(refs), end=None if timeout is None else started + timeout, label="ray.get")
         left = None if timeout is None else max(timeout - (time.monotonic() - started), 0.001)
         return self._raw_get(object_refs, timeout=left, **options)
 
@@ -73,26 +79,22 @@ class RayWaits:
     ) -> Any:
         """As `ray.wait`: k of n."""
         refs = _refs_of(ray_waitables)
-        started = time.monotonic()
-        if refs and timeout != 0 and 1 <= num_returns <= len(refs):
-            self._until(refs, k=num_returns, timeout_s=timeout, label="ray.wait")
-        left = None if timeout is None else max(timeout - (time.monotonic() - started), 0.0)
-        return self._raw_wait(ray_waitables, num_returns=num_returns, timeout=left, fetch_local=fetch_local)
-
-    def _until(self, refs: Sequence[Any], *, k: int, timeout_s: float | None, label: str) -> None:
-        unique = list(dict.fromkeys(refs))
-        k = min(k, len(unique))
         first_s = self._process.config.publish_after_s
-        if timeout_s is not None and timeout_s <= first_s:
-            return
-        if len(self._ready(unique, k, first_s)) >= k:
-            return
-        end = None if timeout_s is None else time.monotonic() + timeout_s - first_s
-        self._announced(unique, k, end, label)
+        call = functools.partial(self._raw_wait, ray_waitables, num_returns=num_returns, fetch_local=fetch_local)
+        if not refs or (timeout is not None and timeout <= first_s):
+            return call(timeout=timeout)
+        started = time.monotonic()
+        ready, rest = call(timeout=first_s)
+        if len(ready) >= num_returns:
+            return ready, rest
+        self._announced(refs, num_returns, end=None if timeout is None else started + timeout, label="ray.wait")
+        return call(timeout=None if timeout is None else max(timeout - (time.monotonic() - started), 0.0))
 
-    def _announced(self, refs: list[Any], k: int, end: float | None, label: str) -> None:
+    def _announced(self, refs: Sequence[Any], k: int, *, end: float | None, label: str) -> None:
         table = self._process.table
         assert table is not None
+        refs = list(dict.fromkeys(refs))
+        k = min(k, len(refs))
         clause = Clause(k=k, of=tuple(self._atom(ref) for ref in refs))
         deadline_s = None if end is None else end - time.monotonic()
         with table.wait(table.next_ticket(), [clause], deadline_s=deadline_s, label=label) as waiting:
