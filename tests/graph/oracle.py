@@ -197,12 +197,11 @@ class World:
         """The states after `p` goes on, one for each way in which its needs can be met."""
         wait = self.waits[p]
         running, held, counts, flags, arrived = state
-        if wait.deadline is not None:
-            return [(running | {p}, held, counts, flags, arrived)]
         # What it was granted it may give back at once, so only messages taken and put leave a trace.
         met = {a for c in wait.needs for a in c.of if self.met(p, a, state)}
         moving = [a for a in met if a.op is not None and a.r not in flags]
-        found = []
+        gone_on: State = (running | {p}, held, counts, flags, arrived)
+        found = [gone_on] if wait.deadline is not None else []
         for used in (set(part) for n in range(len(moving) + 1) for part in itertools.combinations(moving, n)):
             counted = met.difference(moving) | used
             if all(sum(a in counted for a in clause.of) >= clause.k for clause in wait.needs):
