@@ -19,9 +19,11 @@ for ever.
    stranger is part of the proof, with one exception (5). The end of a participant is final, and if a fence
    passed on what it held, then that fence stands in the stream of records before any answer that was given
    after it.
-5. The exception is a message in flight: sent by a stranger that has ended, or that has lost its right, and
-   not yet absorbed. Hence `needs_store_counts`: before it feeds the last answer, the caller reads the counts
-   of these mailboxes from their owner, the store, and lets the graph absorb them.
+5. The exception is what the store did for a member that has not woken yet: a message sent by a stranger that
+   has ended or lost its right, a grant whose wake-up is on its way. Hence `needs_store_counts`: before it
+   feeds the last answer, the caller reads these mailboxes from their owner, the store, and lets the graph
+   absorb their counts, and a `Wake` (source `store`, number 0) for each member that no longer stands in
+   the store's queue under its ticket.
 6. At i the members were blocked in waits that only members could end. None of them can go on first, so none
    ever will; being stuck is stable (deadlines, whose waits are not stuck by definition, are excluded), so it
    holds now.
