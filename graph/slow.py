@@ -40,7 +40,7 @@ def slow_chains(graph: LiveGraph, now: float, older_than_s: float) -> tuple[Slow
             for end in _ends(state, condition, group):
                 ends.setdefault(end, []).append(pid)
     back = reverse(links)
-    found = [_chain(state, end, direct, reach(back, direct), now) for end, direct in ends.items()]
+    found = [_chain(state, end, direct, reach(back, direct), now=now) for end, direct in ends.items()]
     return tuple(
         sorted((one for one in found if one.oldest_age_s > older_than_s), key=lambda one: -one.oldest_age_s)
     )
@@ -56,7 +56,7 @@ def _ends(state: Analysis, condition: Condition, group: Group) -> list[_End]:
     return [_End("running", tuple(sorted(running)), condition.what)]
 
 
-def _chain(state: Analysis, end: _End, direct: list[str], everybody: set[str], now: float) -> SlowChain:
+def _chain(state: Analysis, end: _End, direct: list[str], everybody: set[str], *, now: float) -> SlowChain:
     since = {pid: wait.t for pid in everybody if (wait := state.waiting[pid].wait) is not None}
     last = min(direct, key=lambda pid: (since[pid], pid))
     wait = state.waiting[last].wait
