@@ -6,7 +6,8 @@ are dumped (milliseconds), once for each standing operation. From then on the gr
 that waits for the absent ranks, and the issuing thread waits for its queue.
 
 A host thread that stands elsewhere (it sleeps, or waits for a lock while an asynchronous operation is under way) must not be
-told as waiting in the collective: so its innermost frame has to be inside torch, and a wait of our own table goes first.
+told as waiting in the collective: so its innermost frame has to be inside torch or in `work.wait()`, and a wait of our own table
+goes first.
 
 On Gloo, `state` stays "scheduled" and `retired` tells completion; `pg_config` is empty; the group's number in the recorder
 grows with each process group made, so it is learnt from the first entry after the group was formed.
@@ -27,6 +28,7 @@ import torch
 
 import unknot
 from unknot.graph.events import Arrive, Atom, Clause, Event, Resource, Wait
+from unknot.integrations.torch.blocked_call import waits_for_work
 from unknot.supervisor.recorder.sites import short_site
 from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
@@ -159,7 +161,7 @@ class CollectiveSource:
         return known
 
     def _stand(self, group: Watched, frame: FrameType) -> _Standing | None:
-        if not _in_torch(frame):
+        if not (_in_torch(frame) or waits_for_work(frame)):
             return None
         self.dumps += 1
         entries = [e for e in dump(entries=True)["entries"] if e["pg_id"] == group.recorder_id and not e["retired"]]
