@@ -26,8 +26,8 @@ class Blocking(dist.Work):  # type: ignore[misc, name-defined, unused-ignore]
         self.gate = threading.Lock()
         self.gate.acquire()
 
-    @property  # type: ignore[override]
-    def wait(self) -> Callable[[], bool]:
+    @property
+    def wait(self) -> Callable[[], bool]:  # type: ignore[override]
         """A method of C, so that no frame of Python lies below the caller's."""
         return self.gate.acquire
 
