@@ -111,13 +111,18 @@ class MonitorCore:
         """A process says how a command ended."""
         self._pass(now)
         case = self.cases.get(self._keys.get(key, ""))
-        if case is None or key not in case.pending:
+        if case is None:
             return []
+        awaited = key in case.pending
         case.pending.discard(key)
-        if case.stage is Stage.EVIDENCE:
+        if "/stacks/" in key:
             self._keep_stacks(case, key, outcome)
+            if not awaited:
+                return [Put(case.incident)]
+        elif not awaited:
+            return []
         elif outcome in ("gone", "unsupported", "stale-leader") or outcome.startswith("failed"):
-            case.failures.append(f"{key.rpartition('/')[2]}: {outcome}")
+            case.failures.append(f"{key.split('/', 2)[2]}: {outcome}")
         return self._move(case, now) if not case.pending else []
 
     def tick(self, now: float) -> list[Instruction]:

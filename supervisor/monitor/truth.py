@@ -4,7 +4,8 @@ A process tells what its threads stand in. For what lives in the store that is h
 been given its item, or a waiter its lock, while its thread has not woken yet (the hint was lost with a connection, or
 the thread gets no time). By its own process it still waits. A process that waits for nothing does not tell what it
 holds either. So the monitor asks the store, at one instant, about everything that somebody waits for there, before it
-reads on; and the store's word goes. That can only free a waiter, or name the holder that it waits for.
+reads on. So its word is newer than any record that is read then, and goes: also after the records were read. It can
+only free a waiter, or name the holder that it waits for.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class StoreTruth:
 
     def __init__(self) -> None:
         self._over: set[Standing] = set()
+        self._holders: dict[str, str] = {}
 
     def questions(self, graph: LiveGraph) -> Questions:
         """What to ask about the waits of `graph`."""
@@ -66,8 +68,9 @@ class StoreTruth:
             state = graph.resources.get(f"mbox:{name}")
             if state is not None and state.declared is not None:
                 found.append(msgspec.structs.replace(state.declared, count=count))
-        for name, holder in answers.holders.items():
-            found += _lock_events(graph, f"lock:{name}", holder)
+        self._holders = {f"lock:{name}": holder for name, holder in answers.holders.items()}
+        for resource, holder in self._holders.items():
+            found += _lock_events(graph, resource, holder)
         over = [wait for wait, stands in answers.stands.items() if not stands]
         self._over.update(over)
         return found + _wakes(graph, over)
@@ -79,10 +82,12 @@ class StoreTruth:
         return tuple(sorted({parse(pid).source for pid, _ in again}))
 
     def after(self, graph: LiveGraph, record: Record) -> list[Event]:
-        """What still holds after `record`: a wait that is over stays so, though its process tells it again."""
+        """What still holds after `record`, which is older than the store's last word: that goes, whatever it tells."""
         told = {(event.p, event.ticket) for event in record.events if isinstance(event, Wait)}
         self._over = {wait for wait in self._over if wait in told or parse(wait[0]).source != record.src}
-        return _wakes(graph, [wait for wait in told if wait in self._over])
+        held = {event.r for event in record.events if isinstance(event, Hold)} & self._holders.keys()
+        locks = [event for r in sorted(held) for event in _lock_events(graph, r, self._holders[r])]
+        return [*locks, *_wakes(graph, [wait for wait in told if wait in self._over])]
 
 
 def _in_store(graph: LiveGraph, one: Participant) -> tuple[str, str]:

@@ -1,0 +1,132 @@
+"""Waits that are old and no deadlock: who is waited for, and what nobody wants to hear of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.monitor.desk import A, B, Desk, atom, member
+from unknot.graph import events as ev
+from unknot.supervisor.members import STARTING
+from unknot.supervisor.monitor.instructions import CollectStacks, Put
+
+C, DRIVER = "agent/c#1", "driver/main#1"
+
+
+def desk_of(*sources: str, progress: bool = True, **config: Any) -> Desk:
+    """Processes that have begun to work."""
+    desk = Desk(**{"slow_after_s": 60.0, "external_after_s": 30.0, **config})
+    for source in sources:
+        party = desk.party(source)
+        party.extra = [ev.Progress(p=source, t=desk.now, n=1)] if progress else []
+        party.tell()
+    return desk
+
+
+def test_a_straggler_is_named_with_everybody_behind_it_and_where_it_is_now() -> None:
+    desk = desk_of(A, B, C)
+    desk.party(A).hold("lock:x").tell()
+    desk.party(B).hold("lock:y").wait(atom("lock:x")).tell()
+    desk.party(C).wait(atom("lock:y")).tell()
+    desk.later(59.0)
+    assert desk.opened() == []
+    desk.later(3.0)
+    found = desk.incident()
+    assert (found.cause, found.culprits, found.victims) == ("slow", (A,), (B, C))
+    assert "slow, not stuck" in found.lines[0].text
+    stacks = desk.last(CollectStacks)
+    assert list(stacks.keys) == [A]
+    desk.acknowledge(stacks.keys.values(), "MainThread: rollout.py:7 think < rollout.py:1 run")
+    assert any("is now at rollout.py:7 think" in line.text for line in desk.core.cases[found.id].incident.lines)
+    desk.later(30.0)
+    assert len(desk.opened()) == 1
+
+
+def test_a_straggler_that_lets_go_ends_its_incident() -> None:
+    desk = desk_of(A, B, slow_after_s=10.0)
+    desk.party(A).hold("lock:x").tell()
+    desk.party(B).wait(atom("lock:x")).tell()
+    desk.later(13.0)
+    assert desk.incident().state == "open"
+    desk.party(A).release("lock:x").tell()
+    desk.party(B).wake().tell()
+    desk.later(15.0)
+    assert (desk.incident().state, desk.incident().resolution) == ("resolved", "the wait has ended")
+
+
+def test_before_any_progress_was_marked_everything_may_take_longer() -> None:
+    desk = desk_of(A, B, progress=False)
+    desk.party(A).hold("lock:x").tell()
+    desk.party(B).wait(atom("lock:x")).tell()
+    desk.later(100.0)
+    assert desk.opened() == []
+    desk.later(30.0)
+    assert desk.opened("slow")
+
+
+def test_a_thread_of_a_process_that_has_made_progress_has_begun_too() -> None:
+    desk = desk_of(A, B)
+    desk.party(A).hold("lock:x").tell()
+    desk.party(B).wait(atom("lock:x"), p=f"{B}/loader").tell()
+    desk.later(62.0)
+    assert desk.incident("slow").victims == (f"{B}/loader",)
+
+
+def test_the_drivers_own_wait_for_its_members_is_what_drivers_do() -> None:
+    desk = desk_of(DRIVER, A)
+    desk.party(DRIVER).wait(atom(f"p={A}")).tell()
+    desk.later(1000.0, step_s=0.5)
+    assert desk.opened() == []
+
+
+def test_a_person_who_is_waited_for_is_told_and_left_in_peace() -> None:
+    desk = desk_of(A)
+    desk.party(A).wait(atom("ext=approval"), interruptible=False, label="human: approval (asked Ada)").tell()
+    desk.later(29.0)
+    assert desk.opened() == []
+    desk.later(2.0)
+    found = desk.incident()
+    assert (found.cause, found.victims) == ("external", (A,))
+    assert "human: approval (asked Ada)" in found.headline
+    desk.later(100.0)
+    assert len([put for put in desk.given(Put) if put.alert]) == 1
+    desk.party(A).wake().tell()
+    desk.later(2.0)
+    assert (desk.incident().state, desk.incident().resolution) == ("resolved", "the outside answered")
+
+
+def test_a_process_that_is_being_started_is_slow_at_most_and_has_more_time() -> None:
+    desk = desk_of(DRIVER, A)
+    desk.party(A).wait(atom(f"ext={STARTING}agent/z")).tell()
+    desk.later(110.0)
+    assert desk.opened() == []
+
+
+def test_waits_that_are_adopted_from_an_earlier_leader_go_on_under_their_id() -> None:
+    desk = desk_of(A)
+    desk.party(A).wait(atom("ext=approval"), label="human: approval").tell()
+    desk.later(31.5)
+    adopted = desk.incident()
+    heir = Desk(now=desk.now, external_after_s=30.0)
+    heir.take(lambda core, now: core.adopt(adopted, now) or [])
+    heir.take(lambda core, now: core.record(desk.party(A).record(), now))
+    heir.later(20.0)
+    assert heir.opened() == [adopted.id] or heir.opened() == []
+    assert set(heir.core.cases) == {adopted.id}
+    heir.take(lambda core, now: core.record(desk.party(A).wake().record(), now))
+    heir.later(2.0)
+    assert (heir.incident().id, heir.incident().state) == (adopted.id, "resolved")
+
+
+def test_an_adopted_death_stays_open_until_its_member_comes_again() -> None:
+    desk = desk_of(A)
+    dead = member(A, state="dead", error="signal 9")
+    desk.members(dead)
+    heir = Desk()
+    adopted = desk.incident()
+    heir.take(lambda core, now: core.adopt(adopted, now) or [])
+    heir.members(dead)
+    heir.later(30.0)
+    assert set(heir.core.cases) == {adopted.id}
+    heir.members(member("agent/a#2", beat_at=heir.now))
+    heir.tick()
+    assert heir.core.cases == {}
