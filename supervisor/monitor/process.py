@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 
 import msgspec
 import structlog
@@ -42,8 +43,8 @@ def run_monitor(redis_url: str, run: str, config: Config, *, stop: threading.Eve
                 except StoreUnavailable as error:
                     _log.warning("monitor.store.away", error=str(error))
                     ended.wait(_PAUSE_S)
-                except Exception:  # noqa: BLE001 - a run without a monitor is worse than one that starts anew; it is told
-                    _log.exception("monitor.turn.failed")
+                except Exception as error:  # noqa: BLE001 - better a monitor that starts anew than none; it is told
+                    _log.error("monitor.turn.failed", error=repr(error), traceback=traceback.format_exc())
                     ended.wait(_PAUSE_S)
         finally:
             monitor.stop()

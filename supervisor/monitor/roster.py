@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from unknot.graph.events import End, Event, Fence
+from unknot.graph.events import End, Event, Fence, Start
 from unknot.graph.live import LiveGraph
 from unknot.supervisor.members import MemberInfo
 
@@ -30,8 +30,20 @@ class Roster:
             self._members[member.member] = member
             if member.incarnation > max(1, graph.fences.get(member.member, 0)):
                 events.append(Fence(member=member.member, incarnation=member.incarnation, t=now))
+            events += self._begins(graph, member, now)
             events += self._ends(graph, member)
         return events
+
+    @staticmethod
+    def _begins(graph: LiveGraph, member: MemberInfo, now: float) -> list[Event]:
+        """A process that is expected or has registered runs, as long as it has not said otherwise itself."""
+        if member.state in _ENDED or member.source in graph.by_source or graph.absorbed(member.source):
+            return []
+        return [
+            Start(
+                p=member.source, t=now, member=member.member, role=member.role, incarnation=member.incarnation
+            )
+        ]
 
     def behind(self, graph: LiveGraph) -> list[str]:
         """Sources of which a record is missing: one that was written before the last call and has not been read yet."""

@@ -17,7 +17,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -78,6 +78,8 @@ class Monitor:
         self._next_members = 0.0
         self._next_renewal = 0.0
         self._token = 0
+        # No round is ever asked twice under one number, not even by a leader that starts anew under the same token.
+        self._rounds: Iterator[int] = itertools.count(1)
         self.bad_records = 0
 
     def start(self) -> None:
@@ -132,6 +134,8 @@ class Monitor:
                 _log.warning("monitor.lead.lost", holder=self._name)
             self._core = None
             return False
+        if token != self._token:
+            self._rounds = itertools.count(token * 1_000_000 + 1)
         if self._core is None or token != self._token:
             self._token = token
             self._take_over()
@@ -142,9 +146,7 @@ class Monitor:
         _log.info("monitor.lead.taken", token=self._token, run=self._store.run)
         self._clock.align(self._store.time)
         self._acks_wanted.clear()
-        core = MonitorCore(
-            run=self._store.run, config=self._config, rounds=itertools.count(self._token * 1_000_000 + 1)
-        )
+        core = MonitorCore(run=self._store.run, config=self._config, rounds=self._rounds)
         newest = self._store.command("XREVRANGE", self._store.key("events"), "+", "-", "COUNT", 1)
         self._last_id = newest[0][0].decode() if newest else "0-0"
         core.store_read_up_to(int(self._store.command("HGET", self._store.key("proc", "store"), "n") or 0))

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped,unused-ignore]
 
+from unknot.recovery.errors import StoreUnavailable
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.monitor.core import MonitorCore
@@ -125,10 +126,11 @@ class Watching:
     """A real monitor on a thread of the test."""
 
     def __init__(self, url: str, run: str, config: Config) -> None:
-        self._store = RedisStore.connect(url, run, limits=StoreLimits(retry_s=10.0))
+        self._store = RedisStore.connect(url, run, limits=StoreLimits(retry_s=config.store_limit_s))
         self.monitor = Monitor(self._store, config)
         self._stop = threading.Event()
         self.errors: list[str] = []
+        self.away = 0
         self._thread = threading.Thread(target=self._loop, name="monitor", daemon=True)
         self._thread.start()
 
@@ -138,6 +140,8 @@ class Watching:
                 self.monitor.run_once()
                 if self.monitor._core is not None:
                     self.monitor._core.validate()
+            except StoreUnavailable:
+                self.away += 1
             except Exception as error:  # noqa: BLE001 - told at the end of the test
                 self.errors.append(repr(error))
 
