@@ -400,6 +400,15 @@ def test_records_of_an_incarnation_that_was_replaced_are_not_believed(desk: Desk
     assert A not in desk.core.graph.participants
 
 
+@pytest.mark.parametrize("state", ["starting", "alive"])
+def test_a_member_that_has_sent_no_record_yet_counts_as_running(desk: Desk, state: str) -> None:
+    desk.party(B).declare("mbox:q", "mailbox", senders=("agent/a",), capacity=1).wait(atom("mbox:q", op="recv"))
+    desk.members(member(A, state=state), member(B))
+    desk.party(B).tell()
+    assert desk.core.verdict is not None
+    assert (desk.core.verdict.running, desk.core.verdict.stuck) == ((A,), ())
+
+
 # --- silence ---
 
 
