@@ -89,6 +89,19 @@ def register(
     )
 
 
+def expect(store: Store, member: str, *, role: str) -> None:
+    """Say that `member` will be started: it counts as one that runs until it registers or is said to have ended.
+
+    For whoever starts members, before it does. Without it, members that wait for one whose process is still being
+    made would wait, as far as anybody knows, for nobody.
+
+    Raises:
+        ConfigError: `member` is not `role/name`.
+    """
+    _check_member(member)
+    ask(store, "member_expect", member, role)
+
+
 def heartbeat(store: Store, registration: Registration) -> str:
     """Renew the lease; the run's state (`live`, `closing`, `closed`, '' if no driver claimed it). FencedError."""
     return ask_as_member(store, "heartbeat", registration.member, registration.incarnation).text()

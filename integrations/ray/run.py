@@ -24,7 +24,7 @@ from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, FencedError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
-from unknot.recovery.registration import end
+from unknot.recovery.registration import end, expect
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING, read_member
 
@@ -164,6 +164,7 @@ class Run:
         settings = msgspec.structs.replace(
             self._process.settings, member=member, role=role, group=group, rank=rank, size=size
         )
+        expect(self._process.store, member, role=role)
         options = _ray_options(made.options, worker_environment(settings))
         actor = made.cls.options(**options).remote(*made.args, **made.kwargs)
         handle = MemberHandle(member, actor, getattr(actor, MAIN).remote())
@@ -210,7 +211,7 @@ class Run:
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
         if started_all or not targets:
             return all(handle.member in self._outcomes for handle in targets)
-        there = {m.member for m in self._process.members()}
+        there = {m.member for m in self._process.members() if m.state != "starting"}
         return all(handle.member in there or handle.member in self._outcomes for handle in targets)
 
     def _announced(
@@ -276,7 +277,7 @@ class Run:
     def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
         """The member's process may have been unable to say it itself."""
         known = read_member(self._process.store, member)
-        if known.incarnation and known.state not in ("done", "dead"):
+        if known.state not in ("done", "dead", "unknown"):
             with contextlib.suppress(FencedError, StoreUnavailable):
                 end(self._process.store, member, known.incarnation, state=state, error=error)
 

@@ -5,7 +5,8 @@
 -- Answers  {'ok', incarnation, locks freed, items put back}; the same incarnation again for the same boot token
 --
 -- Writes member:<member>, members; of older incarnations: waits, queues, lock:<name>, held, unacked, mailboxes,
--- asked, sent, wake keys; one fence record in events (not for the first incarnation, which replaces nobody).
+-- asked, sent, wake keys; one record in events: the fence of older incarnations, and the start of this one, so that
+-- nobody waits for a process that is not known to run before its own first record.
 -- include: common
 -- include: locks
 -- include: mailboxes
@@ -27,4 +28,5 @@ redis.call('HSET', hash, 'role', role, 'state', 'alive', 'pid', pid, 'host', hos
 redis.call('HDEL', hash, 'error', 'ended_at', 'n', 'progress')
 local locks, items = 0, 0
 if incarnation > 1 then locks, items = void_older(member, incarnation) end
+announce({fence_of(member, incarnation), start_of(member, role, incarnation)})
 return {'ok', tostring(incarnation), locks, items}

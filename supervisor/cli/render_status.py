@@ -15,6 +15,7 @@ ACTIONS_SHOWN = 10
 RESOLVED_SHOWN = 5
 
 _STYLE: dict[MemberState, Style] = {
+    "starting": "dim",
     "alive": "good",
     "done": "dim",
     "silent": "bad",

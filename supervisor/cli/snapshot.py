@@ -18,7 +18,7 @@ from unknot.recovery.ports import Store
 from unknot.supervisor.cli.waits import LOCK_PREFIX, WaitView, locks_waited_for, waits_of
 from unknot.supervisor.incidents import Action, Cause, Incident
 
-MemberState = Literal["alive", "silent", "done", "dead", "unknown"]
+MemberState = Literal["starting", "alive", "silent", "done", "dead", "unknown"]
 INCIDENTS_READ = 200
 _CHUNK = 100
 _PROVEN: frozenset[Cause] = frozenset({"deadlock", "mismatch", "absent", "dead", "lost"})
@@ -199,7 +199,7 @@ def _member_state(fields: dict[str, str], *, now: float, run_state: str) -> Memb
     if state in ("done", "dead"):
         return "done" if state == "done" else "dead"
     if state != "alive":
-        return "unknown"
+        return "starting" if state == "starting" else "unknown"
     beat_at, lease_s = _number(fields.get("beat_at")), _number(fields.get("lease_s"))
     if run_state == "closed" or beat_at is None or lease_s is None:
         return "alive" if run_state != "closed" else "done"

@@ -32,7 +32,7 @@ local function begin_anew()
     local hash = key('member', member)
     local incarnation = redis.call('HINCRBY', hash, 'incarnation', 1)
     redis.call('HSET', hash, 'state', 'done', 'boot', '')
-    announce_fence(member, incarnation)
+    announce({fence_of(member, incarnation)})
   end
   redis.call('DEL', P .. 'members')
 end

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from unknot.graph.events import Fence, Record
+from unknot.graph.events import Fence, Record, Start
+from unknot.graph.live import LiveGraph
 from unknot.recovery.errors import ConfigError, FencedError, LeaseLost, StoreCorrupt
 from unknot.recovery.lock import DistributedLock
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
-from unknot.recovery.registration import end, end_other, fence, heartbeat, members, new_boot, register
+from unknot.recovery.registration import end, end_other, expect, fence, heartbeat, members, new_boot, register
 from unknot.recovery.run import RunClaim
 from unknot.supervisor.store.leader import Lease
 from unknot.supervisor.store.redis_store import RedisStore
@@ -32,22 +33,42 @@ def test_each_registration_is_the_next_incarnation_and_the_same_boot_is_the_same
     assert second.source == "agent/a#2"
 
 
-def test_only_a_registration_that_replaces_somebody_is_announced_as_a_fence(store: RedisStore, join: Join) -> None:
-    join("agent/a")
-    join("agent/b")
-    assert store.command("EXISTS", store.key("events")) == 0
-    join("agent/a")
-    join("agent/b")
-    join("agent/a")
+def test_every_registration_is_announced_as_a_fence_and_a_start_in_numbered_records(store: RedisStore, join: Join) -> None:
+    for member in ("agent/a", "agent/b", "agent/a"):
+        join(member)
     seen = records(store)
     assert [(record.src, record.n) for record in seen] == [("store", 1), ("store", 2), ("store", 3)]
-    fences = [record.events[0] for record in seen]
-    assert [(f.member, f.incarnation) for f in fences if isinstance(f, Fence)] == [
-        ("agent/a", 2),
-        ("agent/b", 2),
-        ("agent/a", 3),
-    ]
-    assert all(record.t == record.events[0].t > 1e9 for record in seen)
+    told = [(f.member, f.incarnation, s.p) for f, s in (r.events for r in seen) if isinstance(f, Fence) and isinstance(s, Start)]
+    assert told == [("agent/a", 1, "agent/a#1"), ("agent/b", 1, "agent/b#1"), ("agent/a", 2, "agent/a#2")]
+    assert all(record.t == event.t > 1e9 for record in seen for event in record.events)
+
+
+def test_a_member_that_is_expected_counts_as_running_until_it_registers_or_is_said_to_have_ended(
+    store: RedisStore, join: Join
+) -> None:
+    graph = LiveGraph()
+    expect(store, "agent/a", role="agent")
+    expect(store, "agent/a", role="agent")
+    for record in records(store):
+        graph.absorb(record)
+    assert list(graph.participants) == ["agent/a#0"]
+    join("agent/a")
+    expect(store, "agent/a", role="agent")
+    for record in records(store):
+        graph.absorb(record)
+    assert [pid for pid, one in graph.participants.items() if one.how is None] == ["agent/a#1"]
+    assert [m.state for m in members(store)] == ["alive"]
+    expect(store, "agent/b", role="agent")
+    end_other(store, "agent/b", state="dead", error="no room")
+    assert {m.member: (m.state, m.error) for m in members(store)}["agent/b"] == ("dead", "no room")
+
+
+def test_a_member_that_ended_and_is_expected_again_gets_a_new_incarnation(store: RedisStore, join: Join) -> None:
+    join("agent/a")
+    end_other(store, "agent/a", state="done")
+    expect(store, "agent/a", role="agent")
+    assert [(m.state, m.incarnation) for m in members(store)] == [("starting", 2)]
+    assert join("agent/a").incarnation == 3
 
 
 def test_a_registration_says_what_the_old_incarnation_had_to_give_up(store: RedisStore, join: Join) -> None:

@@ -36,23 +36,33 @@ local function free_locks(member)
   return #names
 end
 
--- Says in the event stream that incarnations of `member` older than `incarnation` are void: one msgpack record of the
--- source `store`, numbered without gaps.
-local function announce_fence(member, incarnation)
+-- Says `events` in the stream of records: one msgpack record of the source `store`, numbered without gaps.
+local function announce(events)
   local t = clock()
   local n = redis.call('HINCRBY', P .. 'proc:store', 'n', 1)
   redis.call('HSET', P .. 'proc:store', 'at', stamp(t))
-  local fence = {ev = 'fence', t = t, member = member, incarnation = tonumber(incarnation)}
-  local record = cmsgpack.pack({src = 'store', n = n, t = t, events = {fence}})
+  for _, event in ipairs(events) do event.t = t end
+  local record = cmsgpack.pack({src = 'store', n = n, t = t, events = events})
   redis.call('XADD', P .. 'events', 'MAXLEN', '~', '100000', '*', 'r', record)
 end
 
--- Voids all that incarnations before `incarnation` have. Answers (locks freed, items put back).
+-- The event that incarnations of `member` older than `incarnation` are void.
+local function fence_of(member, incarnation)
+  return {ev = 'fence', member = member, incarnation = tonumber(incarnation)}
+end
+
+-- The event that the main thread of an incarnation runs, until its process speaks for itself.
+local function start_of(member, role, incarnation)
+  return {
+    ev = 'start', p = member .. '#' .. incarnation, member = member, role = role, incarnation = tonumber(incarnation)
+  }
+end
+
+-- Voids all that incarnations before `incarnation` have; the fence is for the caller to announce or not. Answers (locks
+-- freed, items put back).
 local function void_older(member, incarnation)
   remove_waiters(member, 'fenced:' .. incarnation)
   redis.call('DEL', key('asked', member), key('sent', member))
   local items = requeue_items(member, unacked_by_mailbox(member, ''))
-  local locks = free_locks(member)
-  announce_fence(member, incarnation)
-  return locks, items
+  return free_locks(member), items
 end
