@@ -241,7 +241,7 @@ class StoreWorld(World):
 @pytest.mark.parametrize("world", [World, StoreWorld])
 def test_a_deadlock_is_told_only_of_a_deadlock_and_each_is_freed_whatever_the_network_does(world: type[World]) -> None:
     checked = settings(
-        max_examples=60, stateful_step_count=40, deadline=None,
+        max_examples=40, stateful_step_count=40, deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )  # fmt: skip
     run_state_machine_as_test(world, settings=checked)

@@ -17,7 +17,7 @@ import pytest
 import redis
 
 from tests.proof.workers import QUICK, ROOT, Scene, Worker, until
-from unknot.graph.events import Record
+from unknot.graph.events import Record, Wait
 from unknot.supervisor.config import Config
 from unknot.supervisor.monitor.process import run_monitor
 from unknot.supervisor.process import MONITOR_ENV, MonitorSettings
@@ -127,12 +127,16 @@ def test_a_last_record_that_cannot_be_read_does_not_keep_a_monitor_from_taking_t
     scene: Scene, store: RedisStore
 ) -> None:
     a, _ = crossing(scene)
-    until(lambda: store.command("HGET", store.key("proc", A), "full"))
+    until(lambda: _tells_a_wait(store.command("HGET", store.key("proc", A), "full")))
     store.command("HSET", store.key("proc", A), "full", b"\xc1")
     watching = scene.watch()
     until(lambda: watching.monitor.bad_records == 1)
     assert scene.incident("deadlock").core == (A, B), "its heartbeat tells of a record that was not read"
     assert a.process.poll() is None
+
+
+def _tells_a_wait(full: bytes) -> bool:
+    return any(isinstance(event, Wait) for event in msgspec.msgpack.decode(full, type=Record).events)
 
 
 def test_a_turn_that_fails_in_an_unknown_way_is_told_and_the_monitor_starts_anew(
