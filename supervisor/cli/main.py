@@ -20,6 +20,7 @@ _CODES: dict[type[UnknotError], int] = {
 
 def main() -> None:
     """Run the command line and exit."""
+    VERBOSE.set(False)
     try:
         try:
             from unknot.supervisor.cli.app import app
