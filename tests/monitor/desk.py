@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from unknot.graph import events as ev
 from unknot.graph.ids import parse
+from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
-from unknot.supervisor.members import MemberInfo
 from unknot.supervisor.monitor.core import MonitorCore
 from unknot.supervisor.monitor.instructions import AskRound, Instruction, Put
 from unknot.supervisor.monitor.truth import Answers

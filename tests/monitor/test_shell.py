@@ -157,6 +157,25 @@ def test_a_turn_that_fails_in_an_unknown_way_is_told_and_the_monitor_starts_anew
         thread.join(20)
 
 
+def test_a_member_that_is_stopped_is_not_believed_to_be_alive_and_is_believed_again_when_it_goes_on(
+    scene: Scene,
+) -> None:
+    watching = scene.watch()
+    _, b = scene.workers("agent/a", "agent/b", lease_s=0.6, heartbeat_s=0.1)
+    until(lambda: watching.core.graph.absorbed(B))
+    before = watching.core.graph.absorbed(B)
+    b.stop()
+    until(lambda: watching.core.graph.is_unknown(B), "after one lease")
+    silent = scene.incident("unresponsive")
+    assert (silent.culprits, silent.state) == ((B,), "open")
+    assert "has not been heard of for" in silent.headline
+    b.go_on()
+    assert scene.incident("unresponsive", state="resolved").id == silent.id
+    assert not watching.core.graph.is_unknown(B)
+    assert watching.core.graph.absorbed(B) > before, "it has told everything anew"
+    assert not watching.core.graph.is_unknown(A)
+
+
 # --- Redis goes and comes ---
 
 

@@ -94,6 +94,50 @@ def test_a_delayed_record_of_a_true_deadlock_delays_its_report(scene: Scene, pro
     told_once(scene, watching)
 
 
+def test_a_redis_that_answers_one_process_nothing_delays_the_report_and_what_arrives_at_last_changes_nothing(
+    scene: Scene, proxy: Callable[[], Proxy]
+) -> None:
+    """The publisher gives each record up; those that were given up arrive after later ones, and are refused."""
+    slow = proxy()
+    a, b = scene.workers("agent/a", "agent/b", through={"agent/b": slow.url})
+    watching = scene.watch()
+    passing = b.begin("await", A, "b1")
+    until(lambda: standing(watching, B) is not None)
+    slow.rule = lambda _: "stall"
+    b.call("go", "b1", thread="hand")
+    passing.result()
+    b.begin("await", A, "b2")
+    until(lambda: slow.done["stall"] >= 2)
+    slow.rule = lambda _: "pass"
+    a.begin("await", B, "a1")
+    found = told_once(scene, watching)
+    before = watching.core.graph.absorbed(B)
+    assert len(slow.release()) >= 2
+    b.call("go", "b2", thread="hand")
+    assert scene.incident("deadlock", state="resolved").id == found.id
+    assert watching.core.graph.absorbed(B) > before
+
+
+def test_connections_that_are_cut_again_and_again_cost_time_and_nothing_else(
+    scene: Scene, proxy: Callable[[], Proxy]
+) -> None:
+    bad = proxy()
+    a, b = scene.workers("agent/a", "agent/b", through={"agent/a": bad.url, "agent/b": bad.url})
+    watching = scene.watch()
+    a.call("lock", "left")
+    bad.cut()
+    b.call("lock", "right")
+    bad.cut()
+    waiting = [b.begin("lock", "left"), a.begin("lock", "right")]
+    until(lambda: standing(watching, A) or standing(watching, B))
+    bad.cut()
+    told_once(scene, watching)
+    bad.cut()
+    assert bad.cuts == 4
+    assert not any(call.done for call in waiting)
+    assert scene.incidents("unresponsive") == []
+
+
 def test_while_a_record_is_lost_its_process_is_unknown_and_nothing_is_a_deadlock_and_the_next_one_heals(
     scene: Scene, proxy: Callable[[], Proxy]
 ) -> None:
