@@ -147,24 +147,27 @@ def _check_member(member: str) -> None:
 
 
 class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A member as the store has it. Times are Redis' time in seconds since the epoch, None where it never came.
+    """A member as the store has it: its newest incarnation. Times are Redis' time in seconds since the epoch.
 
-    `silent_s` is how long ago the last heartbeat was, by Redis' clock.
+    state: `starting`, `alive`, `done` or `dead`; `unknown` for a member that nobody has heard of. silent_s: how long ago the
+    last heartbeat was, by Redis' clock. ended_at: 0 while it lives. records: number of the last record that its process says
+    it has written, 0 if it says nothing.
     """
 
     member: str
     role: str
     incarnation: int
     state: str
-    pid: int
-    host: str
-    lease_s: float
-    registered_at: float
-    beat_at: float
-    silent_s: float
-    ended_at: float | None = None
+    pid: int = 0
+    host: str = ""
+    lease_s: float = DEFAULT_LEASE_S
+    registered_at: float = 0.0
+    beat_at: float = 0.0
+    silent_s: float = 0.0
+    ended_at: float = 0.0
     error: str = ""
     actor_id: str = ""
+    records: int = 0
 
     @property
     def source(self) -> str:
@@ -178,24 +181,30 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def members(store: Store) -> list[MemberInfo]:
-    """All members that registered in this run, sorted by name, at one instant."""
+    """All members that are expected or have registered in this run, sorted by name, at one instant."""
     at, *found = store.script("members", [store.key()], [])
     return [_member_info(name.decode(), flat, float(at)) for name, flat in found]
 
 
-def end_other(store: Store, member: str, *, state: Literal["done", "dead"], error: str = "") -> MemberInfo | None:
-    """Say for another process that the member's present incarnation has ended; the member before, None if unknown.
+def one_member(store: Store, member: str) -> MemberInfo:
+    """One member; state `unknown` and incarnation 0 if nobody has heard of it."""
+    found = (info for info in members(store) if info.member == member)
+    return next(found, MemberInfo(member=member, role=member.partition("/")[0], incarnation=0, state="unknown"))
+
+
+def end_other(store: Store, member: str, *, state: Literal["done", "dead"], error: str = "") -> MemberInfo:
+    """Say for another process that the member's present incarnation has ended; the member as it was before.
 
     For a driver or monitor that saw it end. A member that has registered anew in between is left alone.
     """
-    before = next((info for info in members(store) if info.member == member), None)
-    if before is not None:
+    before = one_member(store, member)
+    if before.state != "unknown":
         ask(store, "member_end", member, before.incarnation, state, error)
     return before
 
 
 def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
-    fields = {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}
+    fields = {key.decode(): value.decode(errors="replace") for key, value in zip(flat[::2], flat[1::2], strict=True)}
     beat_at = float(fields.get("beat_at") or 0)
     return MemberInfo(
         member=name,
@@ -208,7 +217,8 @@ def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
         registered_at=float(fields.get("registered_at") or 0),
         beat_at=beat_at,
         silent_s=max(0.0, at - beat_at),
-        ended_at=float(fields["ended_at"]) if fields.get("ended_at") else None,
+        ended_at=float(fields.get("ended_at") or 0),
         error=fields.get("error", ""),
         actor_id=fields.get("actor_id", ""),
+        records=int(fields.get("n") or 0),
     )

@@ -24,10 +24,9 @@ from unknot.graph.events import Record
 from unknot.recovery.answers import ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
 from unknot.recovery.recorder_null import NullRecorder
-from unknot.recovery.registration import Registration, end, new_boot, register
+from unknot.recovery.registration import MemberInfo, Registration, end, members, new_boot, register
 from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
-from unknot.supervisor.members import MemberInfo, read_members
 from unknot.supervisor.recorder.commands import Command, Listener
 from unknot.supervisor.recorder.publisher import Publisher
 from unknot.supervisor.recorder.sites import stack_of
@@ -171,7 +170,7 @@ class Process:
 
     def members(self) -> list[MemberInfo]:
         """All members of the run as the store has them."""
-        return read_members(self.store)
+        return members(self.store)
 
     def wake(self, participant: str, ticket: int) -> None:
         """Have a wait in the store look again whether it was interrupted."""

@@ -22,11 +22,11 @@ from unknot.integrations.ray import start as started
 from unknot.integrations.ray.decorators import MAIN, Spec, spec_of
 from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.start import whole_message
-from unknot.recovery.errors import ConfigError, FencedError, NameTaken, RunFailed, StoreUnavailable
+from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
-from unknot.recovery.registration import end, expect
+from unknot.recovery.registration import end_other, expect
 from unknot.supervisor.incidents import Incident
-from unknot.supervisor.members import STARTING, read_member
+from unknot.supervisor.members import STARTING
 
 _SLICE_S = 0.2
 _GRACE_S = 8.0
@@ -275,11 +275,9 @@ class Run:
                 self._note_end(handle.member, "done", "")
 
     def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
-        """The member's process may have been unable to say it itself."""
-        known = read_member(self._process.store, member)
-        if known.state not in ("done", "dead", "unknown"):
-            with contextlib.suppress(FencedError, StoreUnavailable):
-                end(self._process.store, member, known.incarnation, state=state, error=error)
+        """The member's process may have been unable to say it itself; what it said itself stands."""
+        with contextlib.suppress(StoreUnavailable):
+            end_other(self._process.store, member, state=state, error=error)
 
     def __enter__(self) -> Run:
         return self

@@ -21,9 +21,9 @@ from unknot.graph.ids import parse
 from unknot.graph.live import STORE, LiveGraph
 from unknot.graph.slow import slow_chains
 from unknot.graph.verdict import evaluate
+from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
-from unknot.supervisor.members import MemberInfo
 from unknot.supervisor.monitor import telling
 from unknot.supervisor.monitor.candidates import Candidates
 from unknot.supervisor.monitor.case import Case, Stage

@@ -11,7 +11,7 @@ from typing import Literal
 
 from unknot.graph.events import End, Event, Fence, Start
 from unknot.graph.live import LiveGraph
-from unknot.supervisor.members import MemberInfo
+from unknot.recovery.registration import MemberInfo
 
 _ENDED = ("done", "dead")
 

@@ -28,10 +28,10 @@ from unknot.graph.ids import parse
 from unknot.recovery.errors import LeaseLost, StoreUnavailable
 from unknot.recovery.group import break_group
 from unknot.recovery.interrupts import interrupt
+from unknot.recovery.registration import members
 from unknot.supervisor.alerts.pump import AlertPump
 from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
-from unknot.supervisor.members import read_members
 from unknot.supervisor.monitor.core import MonitorCore
 from unknot.supervisor.monitor.instructions import (
     AskRound,
@@ -153,10 +153,10 @@ class Monitor:
         now = self._clock()
         for incident in self._incidents.list(open_only=True):
             core.adopt(incident, now)
-        members = read_members(self._store)
+        known = members(self._store)
         self._core = core
-        self._act(core.members(members, now))
-        for member in members:
+        self._act(core.members(known, now))
+        for member in known:
             full = self._store.command("HGET", self._store.key("proc", member.source), "full")
             for record in self._readable([full] if full is not None else [], where=member.source):
                 self._act(core.record(record, now))
@@ -188,7 +188,7 @@ class Monitor:
         now = time.monotonic()
         if now >= self._next_members:
             self._next_members = now + _MEMBERS_EVERY_S
-            self._act(core.members(read_members(self._store), self._clock()))
+            self._act(core.members(members(self._store), self._clock()))
 
     def _take_acknowledgements(self, core: MonitorCore) -> None:
         if not self._acks_wanted:

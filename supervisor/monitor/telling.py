@@ -11,8 +11,9 @@ from unknot.graph.finding import Finding, SlowChain
 from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
 from unknot.graph.wording import age, bare
+from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Cause, Incident, Line
-from unknot.supervisor.members import STARTING, MemberInfo
+from unknot.supervisor.members import STARTING
 
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
 

@@ -13,9 +13,9 @@ import pytest
 
 from tests.recorder.members import Member
 from unknot.recovery.errors import NotAMember
+from unknot.recovery.registration import one_member
 from unknot.supervisor import process as processes
 from unknot.supervisor.config import Config
-from unknot.supervisor.members import read_member
 from unknot.supervisor.process import WORKER_ENV, WorkerSettings
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -71,11 +71,11 @@ def test_a_process_joins_once_and_leaves_once(
         joined = processes.current("unknot.Lock")
         assert processes.join() is joined is processes.current("unknot.Mailbox")
         assert WORKER_ENV not in os.environ, "no child process finds the place of its parent"
-        assert (read_member(store, "agent/a").state, joined.source) == ("alive", "agent/a#1")
+        assert (one_member(store, "agent/a").state, joined.source) == ("alive", "agent/a#1")
     finally:
         processes.leave(how="dead", error="ValueError: x")
     processes.leave()
-    known = read_member(store, "agent/a")
+    known = one_member(store, "agent/a")
     assert (known.state, known.error, known.incarnation) == ("dead", "ValueError: x", 1)
     with pytest.raises(NotAMember):
         processes.current("unknot.Lock")
