@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -15,21 +16,27 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 import ray
+import structlog
 
 from unknot.graph.events import Atom, Clause
 from unknot.integrations.instrument import instrument
 from unknot.integrations.ray import start as started
 from unknot.integrations.ray.decorators import MAIN, Spec, spec_of
 from unknot.integrations.ray.host import worker_environment
+from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.registration import end_other, expect
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
+from unknot.supervisor.store.incident_store import IncidentStore
+from unknot.supervisor.store.kept_incidents import keep_incidents
 
 _SLICE_S = 0.2
 _GRACE_S = 8.0
+_NEWS_EVERY_S = 1.0
+_log = structlog.get_logger("unknot.run")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -84,6 +91,9 @@ class Run:
         self.name = name
         self._process = driver.process
         self._claim = driver.claim
+        self._directory = driver.directory
+        self._news = IncidentNews(sys.stderr)
+        self._next_news = 0.0
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
@@ -206,7 +216,9 @@ class Run:
                     if end is not None and time.monotonic() >= end:
                         waiting = [h.member for h in targets if h.member not in self._outcomes]
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
-        return Report(self.name, dict(self._outcomes), tuple(self.incidents(open_only=False)))
+        found = self.incidents(open_only=False)
+        self._news.tell(found)
+        return Report(self.name, dict(self._outcomes), tuple(found))
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
         if started_all or not targets:
@@ -227,7 +239,15 @@ class Run:
         need = Clause(k=len(atoms), of=atoms)
         return recorder.wait(recorder.next_ticket(), [need], interruptible=False)
 
+    def _tell_news(self) -> None:
+        """Incidents that opened or ended since, a line each on stderr: who runs this looks there."""
+        if self._process.table is None or time.monotonic() < self._next_news:
+            return
+        self._next_news = time.monotonic() + _NEWS_EVERY_S
+        self._news.tell(self.incidents(open_only=False))
+
     def _collect(self) -> None:
+        self._tell_news()
         pending = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
         done, _ = started.raw_wait(list(pending), num_returns=1, timeout=_SLICE_S, fetch_local=False)
         failures = []
@@ -248,12 +268,10 @@ class Run:
         first = dead[0].member if dead else failures[0][0]
         told = {member: whole_message(failure) for member, failure in failures}
         error = told.get(first) or (dead[0].error if dead else "an unknown error")
-        raise RunFailed(run=self.name, member=first, error=error)
+        raise RunFailed(run=self.name, member=first, error=error) from dict(failures).get(first, failures[0][1])
 
     def incidents(self, *, open_only: bool = True) -> list[Incident]:
         """The run's incidents, oldest first."""
-        from unknot.supervisor.store.incident_store import IncidentStore
-
         return list(IncidentStore(self._process.store).list(open_only=open_only))
 
     def close(self) -> None:
@@ -264,6 +282,7 @@ class Run:
         with self._cleanup:
             self._claim.closing()
             self._let_go()
+            self._leave_incidents()
 
     def _let_go(self) -> None:
         refs = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
@@ -273,6 +292,14 @@ class Run:
             ray.kill(handle.actor)
             if self._outcomes.get(handle.member) in (None, "idle"):
                 self._note_end(handle.member, "done", "")
+
+    def _leave_incidents(self) -> None:
+        """For `supervisor explain` after the run's Redis has ended."""
+        try:
+            found = self.incidents(open_only=False)
+            keep_incidents(self._directory, run=self.name, incidents=found, at=self._process.clock())
+        except (OSError, StoreUnavailable) as error:
+            _log.warning("run.incidents.not_kept", run=self.name, error=str(error))
 
     def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
         """The member's process may have been unable to say it itself; what it said itself stands."""
