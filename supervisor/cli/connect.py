@@ -60,12 +60,12 @@ def _of_server(server: FoundServer) -> Target:
 def _nothing_found(run: str | None, env: Mapping[str, str]) -> StoreUnavailable:
     others = sorted({server.run for server in discover(None, env)})
     if run is None:
-        why = "no --redis was given and no run lives on this machine"
+        why = "no run lives on this machine, and no --redis was given"
     else:
-        named = f"; here live {_listed(others)}" if others else ""
-        why = f"no --redis was given and no run {run!r} lives on this machine{named}"
-    todo = "start the run, or give --redis URL (or SUPERVISOR_REDIS)"
-    return StoreUnavailable(where="(no address)", why=why, todo=todo)
+        named = f" (live: {_listed(others)})" if others else ""
+        why = f"no run {run!r} lives on this machine{named}, and no --redis was given"
+    todo = "start the run first, or give --redis URL (or SUPERVISOR_REDIS)"
+    return StoreUnavailable(where="any address", why=why, todo=todo)
 
 
 def _only(runs: Sequence[str]) -> str:
