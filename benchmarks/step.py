@@ -113,8 +113,10 @@ class Observation:
         source = flight.CollectiveSource(table)
         table.add_source(source)
         members = tuple(f"trainer/{rank}#1" for rank in range(RANKS))
+        recorder_id = flight.newest_recorder_id()
+        assert recorder_id is not None, "the flight recorder is off"
         watched = flight.Watched(
-            name=GROUP, generation=self._group.generation, recorder_id=flight.newest_recorder_id(), members=members,
+            name=GROUP, generation=self._group.generation, recorder_id=recorder_id, members=members,
             issuer=table.participant(), issuer_ident=self._group.issuer_ident,
         )  # fmt: skip
         source.watch(watched)

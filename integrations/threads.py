@@ -19,6 +19,7 @@ and writing, is never believed.
 from __future__ import annotations
 
 import _thread
+import functools
 import itertools
 import threading
 import time
@@ -151,7 +152,8 @@ class TracedLock:
         now = time.monotonic()
         with self._table.wait(
             self._table.next_ticket(), [need], [resource], deadline_s=None if end is None else end - now,
-            owner_of=self._owner_now, label="threading.Lock", waited_s=now - started,
+            owner_of=functools.partial(self._owner_now, threading.get_ident()), label="threading.Lock",
+            waited_s=now - started,
         ) as waiting:  # fmt: skip
             while not self._raw.acquire(timeout=_left(end, _SLICE_S)):
                 interrupt = waiting.poll_interrupt()
@@ -167,9 +169,11 @@ class TracedLock:
         self._release()
         self._foreign = True
 
-    def _owner_now(self) -> int | None:
+    def _owner_now(self, waiter: int | None = None) -> int | None:
+        """The thread that is to blame. One that waits for a lock it has taken itself may well shake hands with another
+        thread, which will release it: that is legal, and so nobody is blamed."""
         owner = self._owner
-        if owner is None or self._foreign or owner.life() is None:
+        if owner is None or self._foreign or owner.life() is None or owner.ident == waiter:
             return None
         return owner.ident
 

@@ -27,6 +27,7 @@ from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import MemberInfo, Registration, end, members, new_boot, register
 from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
+from unknot.supervisor.recorder.bystanders import Bystanders
 from unknot.supervisor.recorder.commands import Command, Listener
 from unknot.supervisor.recorder.publisher import Publisher
 from unknot.supervisor.recorder.sites import stack_of
@@ -126,6 +127,7 @@ class Process:
             member=self.member, incarnation=self.incarnation, role=self.settings.role, clock=self.clock
         )
         self.recorder = self.table
+        self.table.add_source(Bystanders(self.table))
         self.table.slot()
         quick = RedisStore(self.settings.redis, self.settings.run, _QUICK)
         self._side_stores.append(quick)
@@ -171,6 +173,10 @@ class Process:
     def members(self) -> list[MemberInfo]:
         """All members of the run as the store has them."""
         return members(self.store)
+
+    def members_quickly(self) -> list[MemberInfo]:
+        """The same for observers: StoreUnavailable at once where Redis does not answer at once."""
+        return members(self._side_stores[0] if self._side_stores else self.store)
 
     def wake(self, participant: str, ticket: int) -> None:
         """Have a wait in the store look again whether it was interrupted."""

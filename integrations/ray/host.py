@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import ray
 
+from unknot.graph.events import Atom, Clause
 from unknot.integrations.instrument import instrument
-from unknot.recovery.errors import RunClosed, StaleGeneration
+from unknot.recovery.errors import RunClosed, StaleGeneration, StepAborted
 from unknot.supervisor import process as processes
 from unknot.supervisor.process import Process
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from unknot.integrations.torch.steps import Ledger
 
 _COLLECTIVE_LIMIT = timedelta(minutes=30)
+# So many generations in a row without a step done end blind retries, wherever they broke (setup included).
+_FRUITLESS_GENERATIONS = 8
 Outcome = Literal["done", "closed", "idle"]
 
 
@@ -69,9 +72,14 @@ def _train(trainer: Any, process: Process) -> None:
     former = Former(process, settings.group, rank=settings.rank, size=settings.size, timeout=_COLLECTIVE_LIMIT)
     ledger = steps.Ledger(process, trainer)
     steps.use(ledger)
+    broken = 0
     try:
         while not _one_generation(trainer, former, ledger):
-            pass
+            broken = broken + 1 if ledger.made_no_progress() else 1
+            if broken >= _FRUITLESS_GENERATIONS:
+                raise StepAborted(
+                    group=settings.group, seq=ledger.seq, attempts=broken, reason=ledger.last_reason or "unknown"
+                )
         ledger.finish()
     finally:
         steps.use(None)
@@ -80,16 +88,16 @@ def _train(trainer: Any, process: Process) -> None:
 
 def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
     """Whether every rank came to the end of `run`; False when the generation was broken."""
-    group = former.form()
     try:
+        group = former.form()
         trainer.setup(group)
         ledger.enter(group)
         trainer.run()
-        return _all_done(group)
+        return _all_done(group, ledger.process)
     except RunClosed:
         raise
     except Exception as error:
-        reason = group.is_over()
+        reason = former.group.is_over() if former.group is not None else None
         if reason is None and not isinstance(error, StaleGeneration):
             raise
         ledger.last_reason = reason or str(error)
@@ -97,15 +105,23 @@ def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
         return False
 
 
-def _all_done(group: Group) -> bool:
+def _all_done(group: Group, process: Process) -> bool:
+    """Wait until `run` has returned on every rank: a rank that left its loop early is seen to wait for the others."""
     rendezvous = group.rendezvous
     assert rendezvous is not None
     rendezvous.set(f"done/{group.rank}", "1")
     wanted = [f"done/{rank}" for rank in range(group.size)]
-    while not rendezvous.check(wanted):
-        if group.is_over() is not None:
-            group.check()
-        rendezvous.pause()
+    others = tuple(Atom(p=source) for rank, source in enumerate(group.slot.sources) if rank != group.rank)
+    recorder = process.recorder
+    need = Clause(k=len(others), of=others)
+    with recorder.wait(recorder.next_ticket(), [need] if others else [], interruptible=False) as waiting:
+        while not rendezvous.check(wanted):
+            error = waiting.poll_interrupt()
+            if error is not None:
+                raise error
+            if group.is_over() is not None:
+                group.check()
+            rendezvous.pause()
     return True
 
 

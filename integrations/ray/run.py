@@ -27,7 +27,7 @@ from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
-from unknot.recovery.registration import end_other, expect
+from unknot.recovery.registration import MemberInfo, end_other, expect
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.store.incident_store import IncidentStore
@@ -210,7 +210,7 @@ class Run:
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or list(self._members.values())
         for started_all in (False, True):
-            with self._announced(targets, started_all=started_all):
+            with self._announced(targets, started_all=started_all, end=end):
                 while not self._is_over(targets, started_all=started_all):
                     self._collect()
                     if end is not None and time.monotonic() >= end:
@@ -227,7 +227,7 @@ class Run:
         return all(handle.member in there or handle.member in self._outcomes for handle in targets)
 
     def _announced(
-        self, targets: Sequence[MemberHandle], *, started_all: bool
+        self, targets: Sequence[MemberHandle], *, started_all: bool, end: float | None
     ) -> contextlib.AbstractContextManager[Any]:
         """Until they have started, nobody in the run can be waited for: Ray is."""
         recorder = self._process.recorder
@@ -237,7 +237,8 @@ class Run:
         else:
             atoms = tuple(Atom(external=f"{STARTING}{h.member}") for h in targets)
         need = Clause(k=len(atoms), of=atoms)
-        return recorder.wait(recorder.next_ticket(), [need], interruptible=False)
+        deadline_s = None if end is None else max(end - time.monotonic(), 0.0)
+        return recorder.wait(recorder.next_ticket(), [need], interruptible=False, deadline_s=deadline_s)
 
     def _tell_news(self) -> None:
         """Incidents that opened or ended since, a line each on stderr: who runs this looks there."""
@@ -264,7 +265,9 @@ class Run:
     def _fail(self, failures: list[tuple[str, Exception]]) -> None:
         for member, failure in failures:
             self._note_end(member, "dead", whole_message(failure))
-        dead = sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+        dead: list[MemberInfo] = []
+        with contextlib.suppress(StoreUnavailable):  # the members' own errors are told in any case
+            dead = sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
         first = dead[0].member if dead else failures[0][0]
         told = {member: whole_message(failure) for member, failure in failures}
         error = told.get(first) or (dead[0].error if dead else "an unknown error")
@@ -280,7 +283,10 @@ class Run:
             return
         self._closed = True
         with self._cleanup:
-            self._claim.closing()
+            try:
+                self._claim.closing()
+            except StoreUnavailable as error:
+                _log.warning("run.closing.not_said", run=self.name, error=str(error))
             self._let_go()
             self._leave_incidents()
 

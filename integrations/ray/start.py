@@ -14,6 +14,7 @@ import ray
 import structlog
 
 from unknot.graph.errors import UnknotError
+from unknot.recovery.errors import ConfigError
 from unknot.recovery.run import RunClaim
 from unknot.supervisor import process as processes
 from unknot.supervisor.alerts.webhook import endpoint_of
@@ -50,7 +51,13 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
         server = stack.enter_context(attach_or_start(directory))
         config = msgspec.structs.replace(config, redis=server.url)
     else:
-        directory.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                what=f"the run's directory {directory} cannot be made ({error.strerror})",
+                todo="set SUPERVISOR_RUN_DIR to a directory that you may write",
+            ) from error
     assert config.redis is not None
     limits = StoreLimits(retry_s=config.store_limit_s)
     store = stack.enter_context(RedisStore.connect(config.redis, run, limits=limits))
@@ -82,7 +89,10 @@ def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> 
     def release() -> None:
         stop.set()
         thread.join(5)
-        claim.close()
+        try:
+            claim.close()
+        except UnknotError as error:
+            _log.warning("run.claim.not_closed", run=store.run, error=str(error))
 
     stack.callback(release)
     return claim

@@ -18,19 +18,32 @@ from unknot.graph.events import Atom, Clause
 from unknot.supervisor.process import Process
 
 _SLICE_S = 0.1
+_ASK_AGAIN_S = 5.0
 
 
 class ActorNames:
-    """Which member an actor id belongs to; asked of the store once for each new id."""
+    """Which member an actor id belongs to.
+
+    Asked of the store once for each new id, and not again for a while for one that is no member's. A store that cannot be
+    asked is no reason for a call of Ray to fail: the actor is unknown then, and `failures` counts it.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._known: dict[str, str] = {}
+        self._no_members: dict[str, float] = {}
+        self.failures = 0
 
     def participant(self, actor_id: str) -> str | None:
         """The main participant of the member that runs as this actor, None if no member does."""
-        if actor_id not in self._known:
-            self._known |= {m.actor_id: f"{m.member}#{m.incarnation}" for m in self._process.members() if m.actor_id}
+        now = time.monotonic()
+        if actor_id not in self._known and now >= self._no_members.get(actor_id, 0.0):
+            try:
+                self._known |= {m.actor_id: m.source for m in self._process.members_quickly() if m.actor_id}
+            except Exception:  # noqa: BLE001 - observing must not fail a call of Ray
+                self.failures += 1
+            if actor_id not in self._known:
+                self._no_members[actor_id] = now + _ASK_AGAIN_S
         return self._known.get(actor_id)
 
 

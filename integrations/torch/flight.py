@@ -19,7 +19,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -85,9 +85,10 @@ def dump(*, entries: bool) -> dict[str, Any]:
     return loaded
 
 
-def newest_recorder_id() -> int:
-    """The recorder's number of the group that issued last."""
-    return int(dump(entries=True)["entries"][-1]["pg_id"])
+def newest_recorder_id() -> int | None:
+    """The recorder's number of the group that issued last, None where the recorder is switched off."""
+    entries = dump(entries=True)["entries"]
+    return int(entries[-1]["pg_id"]) if entries else None
 
 
 class CollectiveSource:
@@ -161,11 +162,13 @@ class CollectiveSource:
         return known
 
     def _stand(self, group: Watched, frame: FrameType) -> _Standing | None:
-        if not (_in_torch(frame) or waits_for_work(frame)):
+        in_torch, in_wait = _in_torch(frame), waits_for_work(frame)
+        if not (in_torch or in_wait):
             return None
         self.dumps += 1
-        entries = [e for e in dump(entries=True)["entries"] if e["pg_id"] == group.recorder_id and not e["retired"]]
-        if not entries:
+        open_ones = [e for e in dump(entries=True)["entries"] if not e["retired"]]
+        entries = [e for e in open_ones if e["pg_id"] == group.recorder_id and not e["is_p2p"]]
+        if not entries or not _stands_in_one_of(entries, open_ones, None if in_wait else frame):
             return None
         entry = min(entries, key=lambda e: int(e["collective_seq_id"]))
         return _Standing(
@@ -201,6 +204,30 @@ def _same_place(before: _Sample, now: _Sample) -> bool:
     return same and now.cpu_s - before.cpu_s < 0.001
 
 
+def _stands_in_one_of(
+    entries: list[dict[str, Any]], open_ones: list[dict[str, Any]], frame: FrameType | None
+) -> bool:
+    """Whether the thread stands in an operation of this group, not in another one while these are under way beside it.
+
+    With `frame`, inside of torch: its place in the user's code is where one of them was issued. Without, in `work.wait()`: there is
+    nothing open but them.
+    """
+    if frame is None:
+        return len(open_ones) == len(entries)
+    here = _site(_places(frame))
+    return any(entry_site(entry) == here for entry in entries)
+
+
+def _places(frame: FrameType | None) -> Iterator[tuple[str, int]]:
+    while frame is not None:
+        yield frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+
+
+def _site(places: Iterable[tuple[str, int]]) -> str | None:
+    return next((short_site(file, line) for file, line in places if not file.startswith(_HIDDEN)), None)
+
+
 def _in_torch(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_TORCH)
 
@@ -219,7 +246,4 @@ def entry_op(entry: dict[str, Any]) -> str:
 
 def entry_site(entry: dict[str, Any]) -> str | None:
     """Where the user's code issued the operation: the innermost frame outside torch and Unknot."""
-    for frame in entry.get("frames", ()):
-        if not frame["filename"].startswith(_HIDDEN):
-            return short_site(frame["filename"], int(frame["line"]))
-    return None
+    return _site((frame["filename"], int(frame["line"])) for frame in entry.get("frames", ()))

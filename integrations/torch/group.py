@@ -129,6 +129,7 @@ class Former:
         group.rendezvous = store
         group.links = sockets.mirrored(new, self._exchanged(store, new))
         self._watch(group, slot.sources)
+        store.give_up = group.check
         self.group = group
         slot.running()
         return group
@@ -150,11 +151,12 @@ class Former:
         return [((a[0], a[1]), (b[0], b[1])) for ends in lists for a, b in ends]
 
     def _watch(self, group: Group, sources: tuple[str, ...]) -> None:
-        if self._collectives is None:
+        recorder_id = flight.newest_recorder_id() if self._collectives is not None else None
+        if self._collectives is None or recorder_id is None:
             return
         self._collectives.watch(
             flight.Watched(
-                name=group.name, generation=group.generation, recorder_id=flight.newest_recorder_id(),
+                name=group.name, generation=group.generation, recorder_id=recorder_id,
                 members=sources, issuer=self._process.recorder.participant(), issuer_ident=group.issuer_ident,
             )
         )  # fmt: skip

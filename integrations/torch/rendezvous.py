@@ -7,7 +7,7 @@ generation needs them while it forms, and for new subgroups.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -19,7 +19,10 @@ _POLL_MAX_S = 0.05
 
 
 class RendezvousStore(dist.Store):  # type: ignore[name-defined, misc]
-    """The eight calls that process groups make, over the run's store."""
+    """The eight calls that process groups make, over the run's store.
+
+    `give_up` is called again and again while waiting; what it raises ends the wait.
+    """
 
     def __init__(self, store: Store, *, prefix: Sequence[str], timeout: timedelta, keep: timedelta) -> None:
         super().__init__()
@@ -27,6 +30,7 @@ class RendezvousStore(dist.Store):  # type: ignore[name-defined, misc]
         self._prefix = tuple(prefix)
         self._limit = timeout
         self._keep_s = int(keep.total_seconds())
+        self.give_up: Callable[[], object] = lambda: None
 
     def _key(self, key: str) -> str:
         return self._store.key(*self._prefix, key)
@@ -56,6 +60,7 @@ class RendezvousStore(dist.Store):  # type: ignore[name-defined, misc]
         end = time.monotonic() + limit.total_seconds()
         pause = _POLL_S
         while not self.check(keys):
+            self.give_up()
             if time.monotonic() > end:
                 missing = [k for k in keys if not self.check([k])]
                 raise dist.DistStoreError(f"waited {limit.total_seconds():.0f} s for {', '.join(missing)}")

@@ -55,6 +55,7 @@ class Ledger:
         self.last_reason = ""
         self._broken_off: Counter[int] = Counter()
         self._entered_first: int | None = None
+        self._asked_at = -1
         self._trainer = trainer
         self._copies: list[_Copy] = []
         self._received: list[tuple[int, Mailbox, Item]] = []
@@ -121,6 +122,11 @@ class Ledger:
         for mailbox in {id(m): m for _, m, _ in self._received}.values():
             mailbox.requeue_unacked()
         self._received = []
+
+    def made_no_progress(self) -> bool:
+        """Whether no step was committed since this was asked last."""
+        same, self._asked_at = self.seq == self._asked_at, self.seq
+        return same
 
     def check_attempts(self, limit: int) -> None:
         """Raise StepAborted if the present step was broken off as often as it may be begun."""

@@ -185,7 +185,9 @@ class MonitorCore:
             return []
         self._changed = False
         self.verdict = evaluate(self.graph, now)
-        found = {telling.incident_id(self._run, f.key): f for f in self.verdict.findings}
+        patience_s = self._config.external_after_s
+        named = ((telling.incident_id(self._run, f.key), f) for f in self.verdict.findings)
+        found = {id_: f for id_, f in named if id_ in self.cases or telling.is_worth_telling(f, now, patience_s)}
         told: list[Instruction] = []
         for case in self.cases.values():
             case.finding = found.get(case.incident.id)

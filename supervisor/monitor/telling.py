@@ -18,6 +18,11 @@ from unknot.supervisor.members import STARTING
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
 
 
+def is_worth_telling(finding: Finding, now: float, patience_s: float) -> bool:
+    """Not so a ring that its own deadlines cut within `patience_s`: to wait for each other with short time-outs is polling."""
+    return finding.deadline is None or finding.deadline - now > patience_s
+
+
 def is_found(incident: Incident) -> bool:
     """Whether the incident comes from a finding of the graph, and is over once that is found no more."""
     return incident.cause in _FOUND and incident.kind != "member"

@@ -172,6 +172,10 @@ class WaitTable:
         )  # fmt: skip
         return WaitHandle(self, None if self.abandoned else self.slot(), waiting)
 
+    def known_idents(self) -> set[int]:
+        """The threads that have a slot."""
+        return {slot.ident for slot in list(self._slots.values()) if slot.alive}
+
     def again(self, waiting: Waiting) -> Waiting:
         """The same wait under a new ticket, for a thread that ran in between."""
         return msgspec.structs.replace(waiting, ticket=self.next_ticket())

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Redis answers a BLPOP up to a tenth of a second late; a longer pop is made of slices of this length.
 POP_SLICE_S = 5.0
+# How Redis says that it cannot write: to disk, beyond its memory, or at all.
+_REFUSES_WRITES = ("MISCONF", "OOM", "READONLY", "NOREPLICAS")
 
 
 class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,6 +210,12 @@ class RedisStore:
             return attempt()
         except (failures.ConnectionError, failures.TimeoutError):
             return self._again(attempt)
+        except failures.ResponseError as error:
+            if not any(word in str(error) for word in _REFUSES_WRITES):
+                raise
+            raise StoreUnavailable(
+                where=self.where, why=f"it takes no writes ({error})", todo="free memory or disk space of Redis"
+            ) from None
 
     def _again(self, attempt: Callable[[], T]) -> T:
         from redis import exceptions as failures

@@ -288,7 +288,7 @@ def test_freed_threads_that_cross_again_at_once_are_left_alone_and_then_the_othe
 
 
 def test_a_ring_that_a_deadline_will_cut_is_told_and_left_to_it(desk: Desk) -> None:
-    desk.party(A).hold("lock:left").wait(atom("lock:right"), deadline=1030.0)
+    desk.party(A).hold("lock:left").wait(atom("lock:right"), deadline=1060.0)
     desk.party(B).hold("lock:right").wait(atom("lock:left"))
     desk.party(A).tell()
     desk.party(B).tell()

@@ -135,8 +135,8 @@ def test_a_last_record_that_cannot_be_read_does_not_keep_a_monitor_from_taking_t
     assert a.process.poll() is None
 
 
-def _tells_a_wait(full: bytes) -> bool:
-    return any(isinstance(event, Wait) for event in msgspec.msgpack.decode(full, type=Record).events)
+def _tells_a_wait(full: bytes | None) -> bool:
+    return full is not None and any(isinstance(event, Wait) for event in msgspec.msgpack.decode(full, type=Record).events)
 
 
 def test_a_turn_that_fails_in_an_unknown_way_is_told_and_the_monitor_starts_anew(

@@ -68,7 +68,8 @@ class Proxy:
         self._pops_pass.set()
         self._open: set[socket.socket] = set()
         self._closed = False
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
 
     # --- misbehaviour ---
 
@@ -96,8 +97,12 @@ class Proxy:
     def close(self) -> None:
         self._closed = True
         self._pops_pass.set()
-        self._listening.close()
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(10)
         self.cut()
+        for thread in self._threads:
+            thread.join(10)
+        self._listening.close()
         self._upstream.close()
 
     # --- network ---
@@ -111,8 +116,9 @@ class Proxy:
                 return
             link = _Link(self, client, server)
             self._open |= {client, server}
-            threading.Thread(target=link.requests, daemon=True).start()
-            threading.Thread(target=link.replies, daemon=True).start()
+            for pump in (link.requests, link.replies):
+                self._threads.append(threading.Thread(target=pump, daemon=True))
+                self._threads[-1].start()
 
     def decide(self, request: tuple[bytes, ...]) -> str:
         """What to do with one request."""

@@ -403,3 +403,11 @@ def _until(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
+
+
+def test_a_thread_that_waits_for_a_lock_it_took_itself_may_shake_hands_so_nobody_is_blamed(table: WaitTable) -> None:
+    lock = TracedLock(table)
+    lock.acquire()
+    assert lock._owner_now() == threading.get_ident()
+    assert lock._owner_now(threading.get_ident()) is None
+    assert lock._owner_now(-1) == threading.get_ident()
