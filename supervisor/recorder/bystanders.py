@@ -8,6 +8,7 @@ code (Ray's collector, ours, those of pools and progress bars that only serve th
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -26,8 +27,9 @@ class Bystanders:
 
     def collect(self, standing: dict[str, Waiting]) -> Sequence[Event]:  # noqa: ARG002 - a Source is asked so
         """The starts of threads that have no slot."""
-        known = self._table.known_idents()
-        others = [t for t in threading.enumerate() if t.ident not in known and not _is_librarys(t)]
+        # Python keeps a stand-in for each thread of a C library that once asked for its name, also when that has ended.
+        running = sys._current_frames().keys() - self._table.known_idents()
+        others = [t for t in threading.enumerate() if t.ident in running and not _is_librarys(t)]
         return [
             Start(
                 p=f"{self._table.source}/{thread.name.replace('/', '.')}.{thread.native_id}", member=self._table.member,

@@ -31,28 +31,39 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     owner_of: Callable[[], int | None] | None = None
 
 
+class Life:
+    """Lies in a thread's local storage, and so ends with the thread."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Slot:
     """The place of one thread in the wait table.
 
-    Identifiers of threads are used again as soon as a thread has ended, so a slot knows the thread itself. One whose
-    thread ended while it held something is kept: `ended_at` (seconds, by the table's clock) is set once that was seen.
+    Identifiers of threads are used again as soon as a thread has ended, so a slot knows the thread itself: by its
+    `Thread`, or by a `Life` in its local storage once it has been here. (Threads of C libraries have no `Thread`;
+    asking for it makes one that never ends.) A slot whose thread ended while it held something is kept: `ended_at`
+    (seconds, by the table's clock) is set once that was seen.
     """
 
-    __slots__ = ("_thread", "ended_at", "holds", "ident", "interrupt", "participant", "wait")
+    __slots__ = ("ended_at", "holds", "ident", "interrupt", "life", "participant", "thread", "wait")
 
-    def __init__(self, participant: str, thread: threading.Thread) -> None:
+    def __init__(self, participant: str, ident: int, thread: threading.Thread | None) -> None:
         self.participant = participant
-        self.ident = thread.ident or 0
+        self.ident = ident
         self.wait: Waiting | None = None
         self.holds: dict[str, tuple[Resource, int]] = {}
         self.interrupt: tuple[int, Exception] | None = None
         self.ended_at: float | None = None
-        self._thread = weakref.ref(thread)
+        self.thread = weakref.ref(thread) if thread is not None else None
+        self.life: weakref.ref[Life] | None = None
 
     @property
     def alive(self) -> bool:
         """Whether the thread still runs."""
-        thread = self._thread()
+        if self.life is not None:
+            return self.life() is not None
+        thread = self.thread() if self.thread is not None else None
         return thread is not None and thread.is_alive()
 
 

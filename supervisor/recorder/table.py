@@ -21,14 +21,14 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from unknot.graph.events import Clause, End, Event, Hold, Resource, Start, Wait
 from unknot.recovery.errors import NotAMember
 from unknot.supervisor.recorder.sites import calling_site
-from unknot.supervisor.recorder.slots import Slot, WaitHandle, Waiting
+from unknot.supervisor.recorder.slots import Life, Slot, WaitHandle, Waiting
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -67,7 +67,7 @@ class WaitTable:
         self._tickets = itertools.count(1)
         self._local = threading.local()
         self._slots: dict[str, Slot] = {}
-        self._names: dict[str, weakref.ref[threading.Thread]] = {}
+        self._names: dict[str, weakref.ref[Any]] = {}
         self._holders: dict[str, list[Slot]] = {}
         self._of_thread: weakref.WeakKeyDictionary[threading.Thread, Slot] = weakref.WeakKeyDictionary()
         self._sources: list[Source] = []
@@ -87,29 +87,50 @@ class WaitTable:
         try:
             found: Slot = self._local.slot
         except AttributeError:
-            found = self._slot_for(threading.current_thread())
-            self._local.slot = found
+            found = self._local.slot = self._own_slot(threading.get_ident())
         return found
 
+    def _own_slot(self, ident: int) -> Slot:
+        thread = _thread_of(ident)
+        if thread is None:
+            return self._foreign_slot(ident)
+        slot = self._slot_for(thread)
+        self._local.life = Life()
+        slot.life = weakref.ref(self._local.life)
+        return slot
+
     def slot_of(self, ident: int) -> Slot | None:
-        """The slot of a live thread by its identifier, made if need be."""
-        thread = next((t for t in threading.enumerate() if t.ident == ident), None)
+        """The slot of a live thread by its identifier, made if need be; None for one that is not Python's and was never here."""
+        known = next((s for s in list(self._slots.values()) if s.ident == ident and s.alive), None)
+        if known is not None:
+            return known
+        thread = _thread_of(ident)
         return None if thread is None else self._slot_for(thread)
+
+    def _foreign_slot(self, ident: int) -> Slot:
+        """Of a thread that Python did not start."""
+        life = self._local.life = Life()
+        slot = Slot(self._claim_name(f"{self.source}/thread-{threading.get_native_id()}", life), ident, None)
+        slot.life = weakref.ref(life)
+        self._slots[slot.participant] = slot
+        return slot
 
     def _slot_for(self, thread: threading.Thread) -> Slot:
         known = self._of_thread.get(thread)
         if known is not None:
             return known
-        slot = Slot(self._claim_name(thread), thread)
+        slot = Slot(self._claim_name(self._name_of(thread), thread), thread.ident or 0, thread)
         made = self._of_thread.setdefault(thread, slot)
         self._slots[made.participant] = made
         return made
 
-    def _claim_name(self, thread: threading.Thread) -> str:
-        name = self.source
-        if thread is not threading.main_thread():
-            name = f"{self.source}/{_NOT_IN_NAMES.sub('-', thread.name).strip('-') or 'thread'}"
-        mine = weakref.ref(thread)
+    def _name_of(self, thread: threading.Thread) -> str:
+        if thread is threading.main_thread():
+            return self.source
+        return f"{self.source}/{_NOT_IN_NAMES.sub('-', thread.name).strip('-') or 'thread'}"
+
+    def _claim_name(self, name: str, owner: object) -> str:
+        mine = weakref.ref(owner)
         candidates = itertools.chain([name], (f"{name}~{n}" for n in itertools.count(2)))
         return next(one for one in candidates if self._names.setdefault(one, mine) == mine)
 
@@ -243,6 +264,12 @@ class WaitTable:
                 for resource in waiting.resources:
                     found[slot.participant, resource.r] = (slot.participant, resource, 1)
         return list(found.values())
+
+
+def _thread_of(ident: int) -> threading.Thread | None:
+    """The thread of an identifier, None where only a stand-in is known: those stay when their threads have ended."""
+    found = next((thread for thread in threading.enumerate() if thread.ident == ident), None)
+    return None if isinstance(found, threading._DummyThread) else found
 
 
 def _held(slots: list[Slot], waits: dict[str, Waiting]) -> list[tuple[str, Resource, int]]:

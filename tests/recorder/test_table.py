@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
+import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -238,6 +241,37 @@ def test_a_slot_that_two_threads_make_at_once_is_one() -> None:
             one.end()
     finally:
         sys.setswitchinterval(before)
+
+
+def test_a_thread_that_python_did_not_start_takes_part_and_leaves_nothing_behind() -> None:
+    """As those of C libraries: asking `threading` for it would make a stand-in that never ends."""
+    table = make_table()
+    may_end, seen, before = threading.Event(), threading.Event(), set(threading.enumerate())
+    names: list[str] = []
+
+    def work() -> None:
+        names.append(table.participant())
+        table.hold(lock("a"))
+        with table.wait(table.next_ticket(), [need("b")], [lock("b")]):
+            seen.set()
+            may_end.wait(10)
+        table.release("lock:a")
+
+    _thread.start_new_thread(work, ())
+    assert seen.wait(10)
+    told = look(table)
+    assert (list(waits(told)), holds(told)) == (names, {(names[0], "lock:a")})
+    assert re.fullmatch(r"agent/b#1/thread-\d+", names[0])
+    (ident,) = table.known_idents()
+    found = table.slot_of(ident)
+    assert found is not None
+    assert found.participant == names[0]
+    may_end.set()
+    deadline = time.monotonic() + 10
+    while look(table).tickets:
+        assert time.monotonic() < deadline, "it is gone from the table once it has ended"
+    assert set(threading.enumerate()) <= before
+    assert table.slot_of(ident) is None
 
 
 def test_an_interrupt_hits_exactly_the_wait_that_it_names(puppet: Puppet) -> None:
