@@ -98,13 +98,14 @@ def test_a_hold_taken_after_the_wait_ended_is_never_told_together_with_that_wait
     try:
         for thread in threads:
             thread.start()
-        seen, deadline = 0, time.monotonic() + 30
-        while seen < 1000:
-            assert time.monotonic() < deadline, f"the looks met only {seen} waits"
+        seen: set[int] = set()
+        deadline = time.monotonic() + 30
+        while len(seen) < 2000:
+            assert time.monotonic() < deadline, f"the looks met only {len(seen)} waits"
             told = look(table)
             held = holds(told)
             for pid, ticket in waits(told).items():
-                seen += 1
+                seen.add(ticket)
                 assert {r for p, r in held if p == pid} == {f"lock:{pid.rpartition('/')[2]}.{ticket}"}
     finally:
         sys.setswitchinterval(before)
