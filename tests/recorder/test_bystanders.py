@@ -52,7 +52,11 @@ def test_a_plain_thread_is_told_as_running_and_its_member_can_still_send(
     assert evaluate(graph, 10.0).stuck == ()
 
 
-def test_without_such_a_thread_the_wait_for_oneself_is_seen(table: WaitTable) -> None:
+def test_without_such_a_thread_the_wait_for_oneself_is_seen(
+    table: WaitTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Other tests leave threads of all sorts in this process.
+    monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread()])
     with table.wait(table.next_ticket(), [NEED], [BOX]):
         snapshot = table.snapshot(publish_after_s=0.0)
     graph = LiveGraph()
