@@ -22,6 +22,7 @@ from treasure import Treasure
 import unknot
 
 GROUP_OF_EPISODES = 4
+ROOM_WITHIN_S = 0.3
 BAR = 24
 AGENT_WHO_IS_ASKED = "r1"
 
@@ -101,9 +102,18 @@ class Rollout:
         for round_number in range(1_000_000):
             self.take(weights.latest(at_least=0))
             seed = 1000 * round_number + self.number
-            raw.send([self.play(seed) for _ in range(GROUP_OF_EPISODES)])
+            self.hand_in(raw, [self.play(seed) for _ in range(GROUP_OF_EPISODES)])
+
+    def hand_in(self, raw, episodes):
+        """A trainer that waits for a fresh episode takes nothing meanwhile: so requests are answered while there is no room."""
+        while True:
             if self.name == AGENT_WHO_IS_ASKED:
                 self.answer_requests()
+            try:
+                raw.send(episodes, timeout_s=ROOM_WITHIN_S)
+            except TimeoutError:
+                continue
+            return
 
     def take(self, published):
         if published.version.n != self.version:
