@@ -8,6 +8,7 @@ value is fetched once, at the end.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,35 +17,44 @@ import ray
 
 from unknot.graph.events import Atom, Clause
 from unknot.supervisor.process import Process
+from unknot.supervisor.recorder.slots import WaitHandle
 
 _SLICE_S = 0.1
+_FIRST_ASK_AGAIN_S = 0.2
 _ASK_AGAIN_S = 5.0
 
 
 class ActorNames:
-    """Which member an actor id belongs to.
+    """Which member an actor id belongs to, and as which incarnation.
 
-    Asked of the store once for each new id, and not again for a while for one that is no member's. A store that cannot be
-    asked is no reason for a call of Ray to fail: the actor is unknown then, and `failures` counts it.
+    An actor may be called before it has registered, and may be restarted while a call stands: so the store is asked again for
+    as long as somebody waits, an unknown actor soon at first and then ever less often, a known one every few seconds. A store
+    that cannot be asked is no reason for a call of Ray to fail: what was known stays, and `failures` counts it.
     """
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, clock: Callable[[], float] = time.monotonic) -> None:
         self._process = process
+        self._clock = clock
         self._known: dict[str, str] = {}
-        self._no_members: dict[str, float] = {}
+        self._asked_at = -math.inf
+        self._pauses: dict[str, float] = {}
         self.failures = 0
 
     def participant(self, actor_id: str) -> str | None:
         """The main participant of the member that runs as this actor, None if no member does."""
-        now = time.monotonic()
-        if actor_id not in self._known and now >= self._no_members.get(actor_id, 0.0):
-            try:
-                self._known |= {m.actor_id: m.source for m in self._process.members_quickly() if m.actor_id}
-            except Exception:  # noqa: BLE001 - observing must not fail a call of Ray
-                self.failures += 1
+        pause_s = _ASK_AGAIN_S if actor_id in self._known else self._pauses.get(actor_id, 0.0)
+        if self._clock() - self._asked_at >= pause_s:
+            self._ask()
             if actor_id not in self._known:
-                self._no_members[actor_id] = now + _ASK_AGAIN_S
+                self._pauses[actor_id] = min(max(2 * pause_s, _FIRST_ASK_AGAIN_S), _ASK_AGAIN_S)
         return self._known.get(actor_id)
+
+    def _ask(self) -> None:
+        try:
+            self._known = {m.actor_id: m.source for m in self._process.members_quickly() if m.actor_id}
+        except Exception:  # noqa: BLE001 - observing must not fail a call of Ray
+            self.failures += 1
+        self._asked_at = self._clock()
 
 
 def wrap(process: Process) -> Callable[[], None]:
@@ -108,24 +118,52 @@ class RayWaits:
         assert table is not None
         refs = list(dict.fromkeys(refs))
         k = min(k, len(refs))
-        clause = Clause(k=k, of=tuple(self._atom(ref) for ref in refs))
-        deadline_s = None if end is None else end - time.monotonic()
-        with table.wait(table.next_ticket(), [clause], deadline_s=deadline_s, label=label) as waiting:
-            while len(self._ready(refs, k, _SLICE_S)) < k:
-                error = waiting.poll_interrupt()
-                if error is not None:
-                    raise error
-                if end is not None and time.monotonic() >= end:
-                    return
+        calls = [_Call(ref) for ref in refs]
+        started = time.monotonic()
+        over = False
+        while not over:
+            need = self._need(calls, k)
+            deadline_s = None if end is None else max(end - time.monotonic(), 0.0)
+            waited_s = time.monotonic() - started
+            ticket = table.next_ticket()
+            with table.wait(ticket, [need], deadline_s=deadline_s, label=label, waited_s=waited_s) as waiting:
+                over = self._stands(calls, need, end=end, waiting=waiting)
+
+    def _stands(self, calls: list[_Call], need: Clause, *, end: float | None, waiting: WaitHandle) -> bool:
+        """Until the wait is over (True), or it is known better who is waited for (False)."""
+        refs = [call.ref for call in calls]
+        while len(self._ready(refs, need.k, _SLICE_S)) < need.k:
+            error = waiting.poll_interrupt()
+            if error is not None:
+                raise error
+            if end is not None and time.monotonic() >= end:
+                return True
+            if self._need(calls, need.k) != need:
+                return False
+        return True
+
+    def _need(self, calls: list[_Call], k: int) -> Clause:
+        return Clause(k=k, of=tuple(self._atom(call) for call in calls))
 
     def _ready(self, refs: list[Any], k: int, timeout_s: float) -> list[Any]:
         ready: list[Any] = self._raw_wait(refs, num_returns=k, timeout=timeout_s, fetch_local=False)[0]
         return ready
 
-    def _atom(self, ref: Any) -> Atom:
+    def _atom(self, call: _Call) -> Atom:
+        participant = None if call.actor_id is None else self._names.participant(call.actor_id)
+        return Atom(p=participant) if participant is not None else Atom(external=call.task)
+
+
+class _Call:
+    """What a reference waits for: an actor, or a task."""
+
+    __slots__ = ("actor_id", "ref", "task")
+
+    def __init__(self, ref: Any) -> None:
         actor = ref.task_id().actor_id()
-        participant = None if actor.is_nil() else self._names.participant(actor.hex())
-        return Atom(p=participant) if participant is not None else Atom(external=f"ray task {ref.hex()[:12]}")
+        self.ref = ref
+        self.actor_id: str | None = None if actor.is_nil() else actor.hex()
+        self.task = f"ray task {ref.hex()[:12]}"
 
 
 def _refs_of(value: Any) -> list[Any]:

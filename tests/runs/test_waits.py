@@ -14,6 +14,7 @@ import ray
 
 import unknot
 from unknot.graph.events import Atom, Clause
+from unknot.supervisor.cli.snapshot import read_snapshot
 from unknot.supervisor.recorder.table import WaitTable
 
 NewRun = Callable[..., AbstractContextManager[unknot.Run]]
@@ -31,6 +32,14 @@ class Guarded:
 
     def echo(self, value: int) -> int:
         return value
+
+
+@ray.remote
+class Occupant:
+    """Holds CPUs, so that others cannot start."""
+
+    def there(self) -> bool:
+        return True
 
 
 @ray.remote
@@ -105,12 +114,29 @@ def test_a_call_that_needs_a_lock_of_its_caller_is_found_and_the_caller_is_inter
         results = run.mailbox("results", senders="agent/*", receivers="driver/*")
         environment = run.spawn(Guarded, name="e")
         run.spawn(Caller, environment.actor, name="a")
-        kind, incident = results.receive(timeout_s=60.0).value
+        kind, incident = results.receive(timeout_s=120.0).value
         assert kind == "DeadlockInterrupted"
-        assert results.receive(timeout_s=60.0).value == "used"
+        assert results.receive(timeout_s=120.0).value == "used"
         found = {i.id: i for i in run.incidents(open_only=False)}[incident]
         assert {"agent/a#1", "environment/e#1"} <= set(found.core)
         assert [(a.remedy, a.target) for a in found.actions] == [("interrupt", "agent/a#1")]
+
+
+@pytest.mark.ray
+def test_a_call_of_a_member_that_has_not_started_yet_is_known_for_one_as_soon_as_it_has(
+    new_run: NewRun, eventually: Any
+) -> None:
+    with new_run() as run:
+        results = run.mailbox("results", senders="agent/*", receivers="driver/*")
+        taken = Occupant.options(num_cpus=ray.available_resources()["CPU"]).remote()
+        ray.get(taken.there.remote())
+        environment = run.spawn(Guarded, name="e", ray={"num_cpus": 1})
+        run.spawn(Caller, environment.actor, name="a")
+        store = run._process.store
+        eventually(lambda: "agent/a#1" in {w.participant for w in read_snapshot(store).waits}, limit_s=120.0)
+        ray.kill(taken)
+        kind, _ = results.receive(timeout_s=120.0).value
+        assert kind == "DeadlockInterrupted"
 
 
 @pytest.mark.ray
@@ -120,7 +146,7 @@ def test_wrapped_ray_calls_answer_as_ray_does(new_run: NewRun) -> None:
         results = run.mailbox("results", senders="agent/*", receivers="driver/*")
         environment = run.spawn(Slow, name="e")
         run.spawn(Semantics, environment.actor, name="a")
-        assert results.receive(timeout_s=60.0).value == [[0, 1, 2, 3], 1, [], 2, 2, "timeout", 0, 1]
+        assert results.receive(timeout_s=120.0).value == [[0, 1, 2, 3], 1, [], 2, 2, "timeout", 0, 1]
 
 
 @pytest.mark.ray
@@ -131,7 +157,7 @@ def test_a_wait_for_a_person_is_told_as_such_with_who_was_asked_and_ends_with_th
     os.mkfifo(pipe)
     with new_run(external_after_s=0.5) as run:
         run.spawn(Asking, str(pipe), name="a")
-        eventually(lambda: any(i.cause == "external" for i in run.incidents()), limit_s=60.0)
+        eventually(lambda: any(i.cause == "external" for i in run.incidents()), limit_s=120.0)
         told = next(i for i in run.incidents() if i.cause == "external")
         assert "human: approval (asked maria)" in told.lines[0].text
         assert not [i for i in run.incidents(open_only=False) if i.cause == "deadlock"]
