@@ -34,9 +34,8 @@ class Guarded:
         return value
 
 
-@ray.remote
 class Occupant:
-    """Holds CPUs, so that others cannot start."""
+    """Holds all CPUs of the tests' cluster, so that others cannot start."""
 
     def there(self) -> bool:
         return True
@@ -128,7 +127,7 @@ def test_a_call_of_a_member_that_has_not_started_yet_is_known_for_one_as_soon_as
 ) -> None:
     with new_run() as run:
         results = run.mailbox("results", senders="agent/*", receivers="driver/*")
-        taken = Occupant.options(num_cpus=ray.available_resources()["CPU"]).remote()
+        taken = ray.remote(num_cpus=8)(Occupant).remote()
         ray.get(taken.there.remote())
         environment = run.spawn(Guarded, name="e", ray={"num_cpus": 1})
         run.spawn(Caller, environment.actor, name="a")
