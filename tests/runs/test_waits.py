@@ -127,7 +127,8 @@ def test_a_call_of_a_member_that_has_not_started_yet_is_known_for_one_as_soon_as
 ) -> None:
     with new_run() as run:
         results = run.mailbox("results", senders="agent/*", receivers="driver/*")
-        taken = ray.remote(num_cpus=8)(Occupant).remote()
+        occupant: Any = ray.remote(Occupant)
+        taken = occupant.options(num_cpus=8).remote()
         ray.get(taken.there.remote())
         environment = run.spawn(Guarded, name="e", ray={"num_cpus": 1})
         run.spawn(Caller, environment.actor, name="a")
