@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from unknot.recovery.errors import StaleGeneration as StaleGeneration
     from unknot.recovery.errors import StepAborted as StepAborted
     from unknot.recovery.errors import StoreUnavailable as StoreUnavailable
+    from unknot.recovery.restart import permanent as permanent
+    from unknot.recovery.restart import temporary as temporary
+    from unknot.recovery.restart import transient as transient
 
 _HOMES = {
     "unknot.integrations.ray.decorators": ("agent", "environment", "judge", "member", "trainer"),
@@ -56,6 +59,7 @@ _HOMES = {
     "unknot.integrations.primitives": ("Lock", "Mailbox", "Weights", "external", "progress"),
     "unknot.integrations.torch.group": ("Group",),
     "unknot.integrations.torch.steps": ("Step", "steps"),
+    "unknot.recovery.restart": ("permanent", "temporary", "transient"),
     "unknot.graph.errors": ("UnknotError",),
     "unknot.recovery.errors": (
         "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
