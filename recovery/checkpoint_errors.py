@@ -76,3 +76,20 @@ class NoWholeCheckpoint(UnknotError):
             f"no checkpoint in {self.directory} is whole ({'; '.join(self.damaged)}); "
             "bring the files back, or give another checkpoint directory to begin anew"
         )
+
+
+class CheckpointUnreadable(UnknotError):
+    """A checkpoint whose files are whole could not be loaded."""
+
+    manifest: str
+    why: str
+
+    def __init__(self, *, manifest: str, why: str) -> None:
+        super().__init__(manifest=manifest, why=why)
+
+    def describe(self) -> str:
+        """Which one, why, and what to do."""
+        return (
+            f"checkpoint {self.manifest} is whole and cannot be loaded: {self.why}; "
+            "use the version of torch that wrote it, and the same trainer"
+        )

@@ -186,7 +186,7 @@ class Saver:
     def _run(self, job: _Job) -> None:
         try:
             answered = self._save(job)
-        except Exception as error:  # noqa: BLE001 - a save that fails must not end training; told and counted
+        except BaseException as error:  # noqa: BLE001 - DCP's errors are no Exceptions; told and counted
             self._ended_by(job, error)
             return
         if answered.outcome == "over":
@@ -259,7 +259,7 @@ class Saver:
             self._count(unkept=1)
             _log.warning("checkpoint.untidied", id=manifest.id, error=str(error))
 
-    def _ended_by(self, job: _Job, error: Exception) -> None:
+    def _ended_by(self, job: _Job, error: BaseException) -> None:
         if job.dropped:
             self._count(dropped=1)
             self._end(job, "dropped", None)
@@ -323,17 +323,21 @@ def _failed(group: str, seq: int, why: str) -> CheckpointFailed:
     return CheckpointFailed(group=group, seq=seq, why=why, todo=_LOOK)
 
 
-def _explained(group: str, seq: int, error: Exception) -> CheckpointFailed:
+def _explained(group: str, seq: int, error: BaseException) -> CheckpointFailed:
     """What an error of DCP, the disk or the store means for the checkpoint."""
-    if isinstance(error, CheckpointException):
-        causes = {f"rank {rank}: {_short(cause[0])}" for rank, cause in error.failures.items()}
-        why = "; ".join(sorted(causes)[:4])
-    else:
-        why = _short(error)
+    why = why_of(error)
     full = any(mark in why for mark in ("No space left", "File too large", "Disk quota", "unexpected pos"))
     return CheckpointFailed(
         group=group, seq=seq, why=why, todo="free disk space, or keep fewer checkpoints (checkpoints_keep)" if full else _LOOK
     )
+
+
+def why_of(error: BaseException) -> str:
+    """An error in a line; of one that DCP gathered from ranks, what each of them had."""
+    if isinstance(error, CheckpointException):
+        causes = {f"rank {rank}: {_short(cause[0])}" for rank, cause in error.failures.items()}
+        return "; ".join(sorted(causes)[:4])
+    return _short(error)
 
 
 def _short(error: BaseException) -> str:

@@ -19,14 +19,16 @@ import structlog
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
+from unknot.integrations.torch.checkpoint import why_of
 from unknot.integrations.torch.digest import state_digest
 from unknot.integrations.torch.rng import capture_rng, restore_rng, rng_from_bytes
 from unknot.integrations.torch.staging import check_trainer, resolved
-from unknot.recovery.checkpoint_errors import NoWholeCheckpoint, StateMismatch
+from unknot.recovery.checkpoint_errors import CheckpointUnreadable, NoWholeCheckpoint, StateMismatch
 from unknot.recovery.checkpoint_files import damage_of
 from unknot.recovery.checkpoints import Checkpoints, Place
 from unknot.recovery.manifest import Choice, Damage, Manifest, ManifestId, choose
@@ -81,6 +83,7 @@ def restore(
         ConfigError: the trainer has no `state_dict` or `load_state_dict`.
         NoWholeCheckpoint: there are manifests, and each is damaged.
         StateMismatch: the trainer's state has another shape than the one that was saved.
+        CheckpointUnreadable: DCP could not load what was verified.
     """
     began = time.monotonic()
     check_trainer(trainer)
@@ -130,7 +133,11 @@ def _load(checkpoints: Checkpoints, manifest: Manifest, trainer: Any, process_gr
     state = trainer.state_dict()
     folder = checkpoints.folder(manifest.id)
     _check_shape(manifest, FileSystemReader(folder), resolved(state), process_group)
-    load(state, storage_reader=FileSystemReader(folder), process_group=process_group)
+    try:
+        load(state, storage_reader=FileSystemReader(folder), process_group=process_group)
+    except CheckpointException as error:
+        # Not an Exception, so it would pass by every handler of the caller.
+        raise CheckpointUnreadable(manifest=manifest.id, why=why_of(error)) from error
     trainer.load_state_dict(state)
 
 

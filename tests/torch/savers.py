@@ -103,7 +103,7 @@ class _Story:
 
     def __call__(self, what: str, **facts: Any) -> None:
         with open(self._path, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"what": what, **facts}) + "\n")
+            file.write(json.dumps({"what": what, "at": time.time(), **facts}) + "\n")
 
 
 def live(plan: Plan) -> None:
@@ -199,7 +199,7 @@ class Told(msgspec.Struct, frozen=True):
 def run_ranks(plans: Sequence[Plan], *, limit_s: float = 150.0) -> list[Told]:
     """Run one process for each plan, and wait until all have ended."""
     context = mp.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["tests.torch.warm"])
     processes: list[BaseProcess] = [context.Process(target=live, args=(plan,), daemon=True) for plan in plans]
     for process in processes:
         process.start()
