@@ -6,7 +6,7 @@ exactly when the states are equal bit by bit, whatever machine, process or order
     digest = SHA-256 of the leaves, sorted by path, each as `record(path) record(kind) record(facts) record(content)`
              and then, where generators are given, `record("rng") record(bytes of the RngState)`
     record = length in 8 bytes, little-endian, and the bytes
-    path   = the keys from the root, each as `s:text` or `i:number`, joined by a zero byte
+    path   = a record for each key from the root: `s:text` or `i:number`
 
     leaf              kind      facts                                                   content
     DTensor           dtensor   dtype, shape of the local shard, global shape, placements  bytes of the local shard
@@ -53,7 +53,7 @@ def state_digest(state: Any, rng: RngState | None = None) -> str:
     digest = hashlib.sha256()
     for path, leaf in sorted(_leaves(state, ()), key=lambda found: found[0]):
         kind, facts, content = _described(path, leaf)
-        for part in ("\0".join(path).encode(), kind.encode(), facts.encode(), content):
+        for part in (_path_bytes(path), kind.encode(), facts.encode(), content):
             _add(digest, part)
     if rng is not None:
         _add(digest, b"rng")
@@ -77,6 +77,11 @@ def combined_digest(of_ranks: Sequence[str]) -> str:
 def shown_path(path: Path) -> str:
     """The path as people write it."""
     return ".".join(key[2:] for key in path) or "the state"
+
+
+def _path_bytes(path: Path) -> bytes:
+    keys = (key.encode("utf-8", "surrogatepass") for key in path)
+    return b"".join(struct.pack("<Q", len(key)) + key for key in keys)
 
 
 def _add(digest: Any, part: Any) -> None:

@@ -9,10 +9,11 @@ import json
 import logging
 import multiprocessing as mp
 import os
+import signal
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -26,6 +27,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
+from unknot.integrations.torch import sockets
 from unknot.integrations.torch.checkpoint import Saver, SaveResult
 from unknot.integrations.torch.digest import state_digest
 from unknot.integrations.torch.rendezvous import RendezvousStore
@@ -35,7 +37,7 @@ from unknot.recovery import points
 from unknot.recovery.checkpoints import Checkpoints, Place
 from unknot.recovery.group import GroupSlot
 from unknot.recovery.registration import new_boot, register
-from unknot.supervisor.store.redis_store import RedisStore
+from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 
 GROUP = "policy"
 _LIMIT = timedelta(seconds=60)
@@ -60,6 +62,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cursor: int | None = None
     items: tuple[str, ...] = ()
     restores: bool = True
+    drops: bool = False
+    redis_pid: int = 0
 
 
 class Trainer:
@@ -126,14 +130,13 @@ def _arm(plan: Plan) -> None:
 
 def _limit_files(size: int) -> None:
     import resource
-    import signal
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 def _train(plan: Plan, tell: _Story) -> None:
-    store = RedisStore.connect(plan.redis, plan.run)
+    store = RedisStore.connect(plan.redis, plan.run, limits=StoreLimits(answer_s=1.0, retry_s=3.0) if plan.redis_pid else None)
     member = f"trainer/{plan.rank}"
     me = register(store, member, role="trainer", pid=os.getpid(), host="here", boot=new_boot())
     slot = GroupSlot.join(
@@ -144,7 +147,7 @@ def _train(plan: Plan, tell: _Story) -> None:
     )
     dist.init_process_group("gloo", store=meeting, rank=plan.rank, world_size=plan.size, timeout=_LIMIT)
     slot.running()
-    own = dist.new_group(timeout=_LIMIT)
+    own, shut = _own_group(plan, meeting)
     trainer = Trainer(dist.group.WORLD, plan.width, plan.cursor)
     seed(plan.rank + 7)
     checkpoints = Checkpoints(store, Path(plan.directory), keep=plan.keep)
@@ -156,9 +159,35 @@ def _train(plan: Plan, tell: _Story) -> None:
             "restored", id=back.manifest.id, seq=first, digest=back.state_sha256, same=back.same, rng=back.rng,
             passed_over=[id_ for id_, _ in back.passed_over],
         )  # fmt: skip
-    _run_steps(plan, tell, trainer, Saver(checkpoints, place, process_group=own, limit_s=90, told=lambda r: _result(tell, r)), first)
-    dist.destroy_process_group()
+    saver = Saver(checkpoints, place, process_group=own, limit_s=90, shut=shut, told=lambda result: _result(tell, result))
+    if plan.drops:
+        _drop(plan, tell, trainer, saver)
+    else:
+        _run_steps(plan, tell, trainer, saver, first)
+    if not plan.drops:
+        dist.destroy_process_group()
     tell("left")
+
+
+def _own_group(plan: Plan, meeting: RendezvousStore) -> tuple[Any, Callable[[], object]]:
+    """The group for checkpoints, and what shuts its sockets down."""
+    before = sockets.connected_sockets()
+    own = dist.new_group(timeout=_LIMIT)
+    dist.all_reduce(torch.zeros(1), group=own)
+    new = {fd: ends for fd, ends in sockets.connected_sockets().items() if before.get(fd) != ends}
+    meeting.set(f"own/{plan.rank}", json.dumps(list(new.values())))
+    others = [json.loads(meeting.get(f"own/{rank}")) for rank in range(plan.size) if rank != plan.rank]
+    ends = [((a[0], a[1]), (b[0], b[1])) for listed in others for a, b in listed]
+    links = sockets.mirrored(new, ends)
+    return own, lambda: sockets.shut_down(links)
+
+
+def _drop(plan: Plan, tell: _Story, trainer: Trainer, saver: Saver) -> None:
+    """Begin a save in which the other rank stops, and give it up."""
+    saver.start(1, trainer.state_dict())
+    while not points.fired(plan.faults_log):
+        time.sleep(0.01)
+    tell("dropped", ended=saver.drop(60.0), dropped=saver.statistics.dropped, failed=saver.statistics.failed)
 
 
 def _run_steps(plan: Plan, tell: _Story, trainer: Trainer, saver: Saver, first: int) -> None:
@@ -167,11 +196,24 @@ def _run_steps(plan: Plan, tell: _Story, trainer: Trainer, saver: Saver, first: 
             tell("saving", seq=seq, digest=trainer.digest(), generation=saver.place.generation)
             if plan.file_limit:
                 _limit_files(plan.file_limit)
-            saver.start(seq, trainer.state_dict(), items=plan.items)
+            _with_redis(plan, saver, seq, trainer.state_dict())
         trainer.step(seq, plan.rank)
     if not saver.drain(120):
         tell("stuck")
     tell("trained", digest=trainer.digest(), failed=saver.statistics.failed, unkept=saver.statistics.unkept)
+
+
+def _with_redis(plan: Plan, saver: Saver, seq: int, state: Any) -> None:
+    """Save; where the plan says so, the first save of all meets a Redis that does not answer."""
+    away = plan.redis_pid and seq == plan.saves[0]
+    if away:
+        dist.barrier()
+        os.kill(plan.redis_pid, signal.SIGSTOP)
+    saver.start(seq, state, items=plan.items)
+    if away:
+        saver.drain(60)
+        dist.barrier()
+        os.kill(plan.redis_pid, signal.SIGCONT)
 
 
 def _result(tell: _Story, result: SaveResult) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.torch.savers import Plan, Told, run_ranks
 from unknot.recovery.checkpoint_files import read_shelf
 from unknot.recovery.checkpoints import Checkpoints, committed_manifests
+from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
@@ -25,14 +26,16 @@ def train(store: RedisStore, redis_url: str, tmp_path: Path) -> Train:
     stories = itertools.count()
 
     def run(size: int = 2, each: Callable[[int], dict[str, Any]] = lambda _: {}, **plan: Any) -> list[Told]:
+        limit_s = plan.pop("limit_s", 150.0)
+        usual = {"redis": redis_url, "faults_log": os.devnull, "directory": str(tmp_path / "checkpoints")}
         plans = [
             Plan(
-                redis=redis_url, run=store.run, directory=str(tmp_path / "checkpoints"), rank=rank, size=size,
-                story=str(tmp_path / f"story-{next(stories)}"), faults_log=os.devnull, **(plan | each(rank)),
+                run=store.run, rank=rank, size=size, story=str(tmp_path / f"story-{next(stories)}"),
+                **(usual | plan | each(rank)),
             )
             for rank in range(size)
         ]  # fmt: skip
-        return run_ranks(plans)
+        return run_ranks(plans, limit_s=limit_s)
 
     return run
 
@@ -125,3 +128,28 @@ def test_only_the_newest_whole_manifests_are_kept(train: Train, store: RedisStor
     ended_well(train(until=5, saves=(1, 2, 3, 4), keep=2))
     assert [manifest.seq for manifest in committed_manifests(store)] == [4, 3]
     assert [manifest.seq for manifest in read_shelf(tmp_path / "checkpoints").manifests] == [4, 3]
+
+
+def test_a_redis_that_is_away_costs_that_checkpoint_alone(train: Train, store: RedisStore, tmp_path: Path) -> None:
+    with start_redis(tmp_path / "redis") as server, RedisStore.connect(server.url, store.run) as own:
+        pid = server.pid
+        ranks = ended_well(train(until=3, saves=(1, 2), each=lambda _: {"redis": server.url, "redis_pid": pid}))
+        (manifest,) = committed_manifests(own)
+    assert manifest.seq == 2
+    for rank in ranks:
+        first, second = rank.of("saved")
+        assert (first["outcome"], second["outcome"] in ("committed", "waiting")) == ("failed", True)
+        assert "StoreUnavailable" in first["error"]
+        assert rank.one("trained")["failed"] == 1
+
+
+def test_a_save_in_which_another_rank_stands_still_is_given_up_at_once(
+    train: Train, store: RedisStore, tmp_path: Path
+) -> None:
+    log = tmp_path / "fired"
+    began = train(
+        until=1, drops=True, faults="manifest.shards.before#1@trainer/1=stop", faults_log=str(log), limit_s=20,
+    )  # fmt: skip
+    dropped = began[0].one("dropped")
+    assert (dropped["ended"], dropped["dropped"], dropped["failed"]) == (True, 1, 0)
+    assert committed_manifests(store) == ()
