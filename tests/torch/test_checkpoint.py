@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,37 @@ def test_a_full_disk_costs_the_checkpoint_and_neither_the_training_nor_the_one_b
     assert committed_manifests(store) == before
     Checkpoints(store, tmp_path / "checkpoints").settle()
     assert [one.name for one in (tmp_path / "checkpoints").iterdir() if one.is_dir()] == [before[0].id]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of a quarter of a megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", place], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a file system takes rights that this user has not; the limit of file sizes is tested above")
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+def test_a_disk_without_space_is_told_as_such_and_saving_goes_on_once_there_is_some(
+    train: Train, store: RedisStore, small_disk: Path
+) -> None:
+    place = str(small_disk / "checkpoints")
+    ended_well(train(until=2, saves=(1,), directory=place))
+    ballast = small_disk / "ballast"
+    free = os.statvfs(small_disk)
+    ballast.write_bytes(b"x" * (free.f_bavail * free.f_bsize - 8192))
+    for rank in ended_well(train(until=3, saves=(2,), directory=place)):
+        assert rank.one("saved")["outcome"] == "failed"
+        assert "No space left on device" in rank.one("saved")["error"]
+        assert "free disk space" in rank.one("saved")["error"]
+    ballast.unlink()
+    ranks = ended_well(train(until=3, saves=(2,), directory=place))
+    assert [rank.one("restored")["seq"] for rank in ranks] == [1, 1]
+    assert [manifest.seq for manifest in committed_manifests(store)] == [2, 1]
+    assert len([one for one in (small_disk / "checkpoints").iterdir() if one.is_dir()]) == 2, "what was half written is gone"
 
 
 def test_a_plain_value_that_differs_between_ranks_is_refused_since_one_would_be_lost(train: Train, store: RedisStore) -> None:

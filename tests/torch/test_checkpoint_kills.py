@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -121,7 +120,10 @@ def crashing(store: RedisStore, redis_url: str, tmp_path: Path) -> Crashing:
     return run
 
 
-Check = Callable[[Any, str], None]
+def test_every_point_is_described_in_order() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "design.md").read_text()
+    points = (*SAVE_POINTS, *COMMIT_POINTS, *SWEEP_POINTS, *RESTORE_POINTS)
+    assert re.findall(r"^\| \d+ \| `((?:manifest|restore)\.[a-z.]+)` \|", text, re.MULTILINE) == list(points)
 
 
 def test_a_rank_killed_at_any_point_of_saving_leaves_the_manifest_before_or_the_new_one(crashing: Crashing) -> None:
