@@ -283,7 +283,7 @@ def _manifest(run: str, id_: ManifestId, fields: dict[str, str]) -> Manifest:
         created_at=float(fields["created_at"]),
         committed_at=float(fields["committed_at"]),
         ranks=tuple(sorted(records, key=lambda record: record.rank)),
-        agents={name: int(seq) for name, seq in _named(fields, "agent")},
+        agents={name: int(count) for name, count in _named(fields, "agent")},
         mailboxes=tuple(_cursor(name, text) for name, text in _named(fields, "mbox")),
         weights=tuple(_version(name, text) for name, text in _named(fields, "weights")),
     )

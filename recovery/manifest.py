@@ -117,7 +117,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         number: grows by one with each commit of the run: the newest is the one with the largest.
         created_at, committed_at: when the first rank began, and when the last had answered.
         ranks: what each rank wrote, by rank.
-        agents: member -> seq of its last committed step.
+        agents: member -> how many steps it has committed, which is the seq of its next one.
         mailboxes, weights: their counters and versions at the commit.
     """
 

@@ -55,8 +55,8 @@ end
 
 local function note_agents()
   for _, other in ipairs(redis.call('SMEMBERS', P .. 'members')) do
-    local seq = redis.call('HGET', key('step', other), 'seq')
-    if seq then redis.call('HSET', hash, 'agent:' .. other, seq) end
+    local count = redis.call('HGET', key('step', other), 'committed')
+    if count then redis.call('HSET', hash, 'agent:' .. other, count) end
   end
 end
 

@@ -104,7 +104,7 @@ def _whole(view: CheckpointView, glyphs: Glyphs, now: float) -> Iterator[Line]:
     yield from _damage_lines(view, glyphs)
     for title, rows in (
         ("RANKS", [_rank_row(record) for record in manifest.ranks]),
-        ("AGENTS", [[span(name), span(f"step {seq}")] for name, seq in sorted(manifest.agents.items())]),
+        ("AGENTS", [[span(name), span(f"{count} steps committed")] for name, count in sorted(manifest.agents.items())]),
         ("MAILBOXES", [_mailbox_row(one) for one in manifest.mailboxes]),
         ("WEIGHTS", [_weights_row(one) for one in manifest.weights]),
         ("FILES", [[span(f.path), span(_size(f.bytes)), span(f.sha256, "dim")] for f in manifest.files]),

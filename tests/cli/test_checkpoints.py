@@ -49,7 +49,7 @@ def command(
 def saved(store: RedisStore, tmp_path: Path) -> list[Manifest]:
     """Two committed checkpoints with their files, oldest first."""
     Scene(store).member("agent/a")
-    store.command("HSET", store.key("step", "agent/a"), "seq", 17)
+    store.command("HSET", store.key("step", "agent/a"), "committed", 17)
     checkpoints = Checkpoints(store, tmp_path / "checkpoints")
     places = form(store)
     return [save(checkpoints, places, seq) for seq in (5, 10)]
@@ -101,7 +101,7 @@ def test_a_run_without_a_checkpoint_has_an_empty_list(command: Command, store: R
 def test_a_checkpoint_is_shown_with_its_agents_ranks_and_files(command: Command, saved: list[Manifest]) -> None:
     done = command("show", "latest")
     assert done.returncode == exit_codes.OK
-    for part in (saved[1].id, "agent/a  step 17", "goes on at step 10", "RANKS (2)", "__1_0.distcp"):
+    for part in (saved[1].id, "agent/a  17 steps committed", "goes on at step 10", "RANKS (2)", "__1_0.distcp"):
         assert part in done.stdout
     (item,) = json.loads(command("show", saved[0].id[:-4], "--json").stdout)["items"]
     assert (item["id"], item["agents"], item["ranks"][1]["rng"]) == (saved[0].id, {"agent/a": 17}, "rng-1")

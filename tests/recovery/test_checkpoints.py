@@ -10,6 +10,7 @@ import pytest
 
 from tests.recovery.manifests import GROUP, entry, form, manifest, record, write_files
 from unknot.recovery import checkpoint_files as files
+from unknot.recovery.answers import ask
 from unknot.recovery.checkpoints import Checkpoints, Place
 from unknot.recovery.errors import ConfigError, StoreCorrupt
 from unknot.recovery.manifest import Manifest
@@ -53,6 +54,28 @@ def test_a_late_answer_of_an_old_generation_commits_nothing(checkpoints: Checkpo
     said = checkpoints.answer(attempt, late, record(1))
     assert (said.outcome, said.why) == ("over", "generation 1 is over")
     assert checkpoints.manifests() == ()
+
+
+def test_an_attempt_that_a_rank_gave_up_is_not_begun_again_in_its_generation(
+    checkpoints: Checkpoints, store: RedisStore
+) -> None:
+    first, second = form(store)
+    attempt = checkpoints.prepare(first, 5).id
+    assert checkpoints.abandon(attempt, first, "disk full")
+    said = checkpoints.prepare(second, 5)
+    assert (said.id, said.why) == ("", "disk full")
+    late = checkpoints.answer(attempt, second, record(1))
+    assert (late.outcome, late.why) == ("over", "disk full")
+
+
+def test_the_record_of_what_is_committed_or_may_yet_be_cannot_be_forgotten(
+    checkpoints: Checkpoints, store: RedisStore
+) -> None:
+    places = form(store)
+    kept = commit(checkpoints, places, 1).id
+    live = checkpoints.prepare(places[0], 2).id
+    assert ask(store, "manifest_forget", kept, live, "unknown") == ("ok", (0,))
+    assert {attempt.id for attempt in checkpoints.attempts()} == {kept, live}
 
 
 def test_ranks_that_disagree_about_their_number_are_told(checkpoints: Checkpoints, store: RedisStore) -> None:

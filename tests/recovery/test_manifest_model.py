@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.recovery.manifests import GROUP, form, record, write_files
 from unknot.recovery.answers import ask
@@ -80,6 +80,9 @@ class ManifestMachine(RuleBasedStateMachine):
         return next((i for i, k in self.attempts.items() if (k.generation, k.seq) == (generation, seq)), "")
 
     @rule(rank=ranks, seq=seqs)
+    def a_rank_prepares(self, rank: int, seq: int) -> None:
+        self.prepare(rank, seq)
+
     def prepare(self, rank: int, seq: int) -> None:
         first = self.checkpoints.prepare(self.places[rank], seq)
         assert self.checkpoints.prepare(self.places[rank], seq) == first, "asked again, answered the same"
@@ -97,11 +100,28 @@ class ManifestMachine(RuleBasedStateMachine):
         else:
             assert first.id == known
 
+    @precondition(lambda self: self.attempts)
     @rule(rank=ranks, data=st.data())
     def answer(self, rank: int, data: st.DataObject) -> None:
-        if not self.attempts:
-            return
-        id_ = data.draw(st.sampled_from(sorted(self.attempts)))
+        self.answered(data.draw(st.sampled_from(sorted(self.attempts))), rank)
+
+    @rule(seq=seqs, first=ranks)
+    def all_ranks_save(self, seq: int, first: int) -> None:
+        for rank in (first, 1 - first):
+            self.prepare(rank, seq)
+        if id_ := self.id_of(seq):
+            for rank in (first, 1 - first):
+                self.answered(id_, rank)
+
+    @rule(seq=seqs, rank=ranks)
+    def one_rank_gives_up_and_the_other_does_not_know_yet(self, seq: int, rank: int) -> None:
+        self.prepare(rank, seq)
+        if id_ := self.id_of(seq):
+            self.give_up(id_, rank)
+            self.prepare(1 - rank, seq)
+            self.answered(id_, 1 - rank)
+
+    def answered(self, id_: str, rank: int) -> None:
         known = self.attempts[id_]
         place = self.places[rank]
         mine = record(rank, source=place.source, body=id_.encode())
@@ -127,11 +147,7 @@ class ManifestMachine(RuleBasedStateMachine):
         else:
             assert said.outcome == "waiting"
 
-    @rule(rank=ranks, data=st.data())
-    def a_rank_could_not_write_its_part(self, rank: int, data: st.DataObject) -> None:
-        if not self.attempts:
-            return
-        id_ = data.draw(st.sampled_from(sorted(self.attempts)))
+    def give_up(self, id_: str, rank: int) -> None:
         known = self.attempts[id_]
         over = self.checkpoints.abandon(id_, self.places[rank], "a test says so")
         assert self.checkpoints.abandon(id_, self.places[rank], "again") == over
@@ -139,21 +155,22 @@ class ManifestMachine(RuleBasedStateMachine):
             known.state = "abandoned"
         assert over == (known.state == "abandoned")
 
+    @precondition(lambda self: self.attempts and not self.broken)
     @rule()
     def the_generation_ends(self) -> None:
         break_group(self.store, GROUP, self.places[0].generation, reason="a test ends it")
         self.broken = True
 
+    @precondition(lambda self: self.broken)
     @rule()
     def the_next_generation_forms(self) -> None:
         self.old_places = self.places
         self.places = form(self.store, size=SIZE)
         self.broken = False
 
+    @precondition(lambda self: self.old_places and self.attempts)
     @rule(rank=ranks, data=st.data())
     def a_late_rank_of_an_old_generation_changes_nothing(self, rank: int, data: st.DataObject) -> None:
-        if not self.old_places or not self.attempts:
-            return
         id_ = data.draw(st.sampled_from(sorted(self.attempts)))
         late = self.old_places[rank]
         for call in (
@@ -170,7 +187,7 @@ class ManifestMachine(RuleBasedStateMachine):
     @rule(seq=st.integers(1, 99))
     def an_agent_commits_a_step(self, seq: int) -> None:
         self.agents["agent/a"] = seq
-        self.store.command("HSET", self.store.key("step", "agent/a"), "seq", seq)
+        self.store.command("HSET", self.store.key("step", "agent/a"), "committed", seq)
 
     @rule()
     def weights_are_published(self) -> None:
@@ -190,11 +207,13 @@ class ManifestMachine(RuleBasedStateMachine):
         assert (again.written, again.dropped, again.swept) == ((), (), ()), "twice is once"
         self.swept = True
 
+    def kept(self) -> list[str]:
+        return sorted(i for i, k in self.attempts.items() if k.state == "committed")
+
+    @precondition(lambda self: self.kept())
     @rule(data=st.data())
     def a_manifest_file_was_lost_in_a_crash(self, data: st.DataObject) -> None:
-        kept = sorted(i for i, k in self.attempts.items() if k.state == "committed")
-        if kept:
-            (self.checkpoints.folder(data.draw(st.sampled_from(kept))) / "manifest.json").unlink(missing_ok=True)
+        (self.checkpoints.folder(data.draw(st.sampled_from(self.kept()))) / "manifest.json").unlink(missing_ok=True)
 
     @invariant()
     def the_store_says_what_the_model_says(self) -> None:
@@ -247,7 +266,7 @@ def test_making_manifests_is_its_model(redis_url: str) -> None:
     ManifestMachine.url = redis_url
     run_state_machine_as_test(
         ManifestMachine,
-        settings=settings(max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)),
+        settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
     )
 
 
