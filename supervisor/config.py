@@ -17,8 +17,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.manifest import DEFAULT_KEEP
 from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env, read_file
-from unknot.supervisor.config_values import Secret, mask_url, read_seconds, suggestion
+from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds, suggestion
 
 Rung = Literal["alert", "interrupt", "break"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -37,7 +38,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     another monitor takes over. slow_after_s, external_after_s: from which age a wait for a running member or
     an outside party is an incident. on_deadlock: the highest rung of the remedy ladder that may be used.
     webhook_url, webhook_secret_file, webhook_secret: where alerts go, and what signs them. store_limit_s: how
-    long a call waits for Redis before it fails.
+    long a call waits for Redis before it fails. checkpoints_keep: how many whole checkpoints of the run are kept.
     """
 
     redis: str | None = None
@@ -57,6 +58,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     webhook_secret_file: str | None = None
     log_level: LogLevel = "info"
     store_limit_s: float = 10.0
+    checkpoints_keep: int = DEFAULT_KEEP
 
     def for_workers(self) -> Config:
         """The same without what only a monitor needs: where alerts go, and the secret."""
@@ -189,6 +191,8 @@ def _read_value(source: Source, key: str) -> Any:
     name = source.names[key]
     if key.endswith("_s"):
         return read_seconds(value, name=name)
+    if key == "checkpoints_keep":
+        return read_count(value, name=name)
     if key == "webhook_secret":
         return Secret.of(str(value).strip())
     if not isinstance(value, str):

@@ -75,6 +75,14 @@ def read_seconds(value: Any, *, name: str) -> float:
     return positive(float(value), name=name, shown=value)
 
 
+def read_count(value: Any, *, name: str) -> int:
+    """A setting that counts things: a whole number, at least 1; also as a text. Raises ConfigError."""
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,9}\s*", value) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ConfigError(what=f"{name} = {value!r} cannot be used", todo="write a whole number, at least 1")
+    return number
+
+
 def positive(seconds: float, *, name: str, shown: Any) -> float:
     """`seconds` if it is a finite number above zero. Raises ConfigError."""
     if not (math.isfinite(seconds) and seconds > 0):

@@ -5,8 +5,9 @@
 -- Answers  {'ok', 'new' | 'continued' | 'renewed'} · {'busy', driver_name}: another driver is alive (take), or has taken
 --          the run (renew)
 --
--- A run whose driver died is continued as it stands. A run that was closed begins anew: its mailboxes and published
--- weights go, whatever processes are left of it are fenced. Incarnations, lock tokens and generations keep growing.
+-- A run whose driver died is continued as it stands. A run that was closed begins anew: its mailboxes, published weights
+-- and the record of its checkpoints go (their files stay), whatever processes are left of it are fenced. Incarnations, lock
+-- tokens, generations and the numbers of manifests keep growing.
 -- include: common
 -- include: locks
 -- include: mailboxes
@@ -25,7 +26,8 @@ local function begin_anew()
   for _, name in ipairs(redis.call('SMEMBERS', P .. 'published')) do
     redis.call('DEL', key('weights', name), key('weightsq', name))
   end
-  redis.call('DEL', P .. 'mailboxes', P .. 'published', P .. 'events')
+  for _, id in ipairs(redis.call('HVALS', P .. 'manifest_ids')) do redis.call('DEL', key('manifest', id)) end
+  redis.call('DEL', P .. 'mailboxes', P .. 'published', P .. 'events', P .. 'manifests', P .. 'manifest_ids')
   for _, member in ipairs(members) do
     redis.call('DEL', key('unacked', member), key('asked', member), key('sent', member))
     free_locks(member)
@@ -38,7 +40,7 @@ local function begin_anew()
 end
 
 local wrong = wrong_type(run, 'hash', P .. 'members', 'set', P .. 'mailboxes', 'set', P .. 'published', 'set',
-  P .. 'events', 'stream')
+  P .. 'events', 'stream', P .. 'manifest_ids', 'hash')
 if wrong then return wrong end
 for _, member in ipairs(redis.call('SMEMBERS', P .. 'members')) do
   wrong = void_types(member)
