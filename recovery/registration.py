@@ -76,7 +76,7 @@ def register(
         ConfigError: `member` is not `role/name`.
         StoreUnavailable: Redis did not answer within the store's limit.
     """
-    _check_member(member)
+    check_member(member)
     answer = ask(store, "register", member, role, pid, host, boot, lease_s, actor_id)
     return Registration(
         member=member,
@@ -98,7 +98,7 @@ def expect(store: Store, member: str, *, role: str) -> None:
     Raises:
         ConfigError: `member` is not `role/name`.
     """
-    _check_member(member)
+    check_member(member)
     ask(store, "member_expect", member, role)
 
 
@@ -140,7 +140,8 @@ def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token
     )
 
 
-def _check_member(member: str) -> None:
+def check_member(member: str) -> None:
+    """ConfigError unless `member` is role/name, without signs that separate."""
     role, slash, name = member.partition("/")
     if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
         raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")

@@ -20,13 +20,8 @@ if n and tonumber(n) >= tonumber(at_least) then
   local found = redis.call('HMGET', key('weights', name), 'n', 'generation', 'digest', 'at', 'payload')
   return {'granted', unpack(found)}
 end
-local incident = interrupted_in(outcome_of(member, participant, ticket))
-if incident then return {'interrupted', incident} end
-if mode == 'leave' then
-  unstand(member, entry)
-  return {'left'}
-end
-if run_ends() then return {'closed'} end
+local no = refused(member, participant, ticket, mode)
+if no then return no end
 if stands(member, entry) then return {'queued'} end
 if mode == 'try' then return {'empty'} end
 stand(member, entry, 'weights', name, at_least)

@@ -3,9 +3,10 @@
 A process tells what its threads stand in. For what lives in the store that is half of the truth: a receiver may have
 been given its item, or a waiter its lock, while its thread has not woken yet (the hint was lost with a connection, or
 the thread gets no time). By its own process it still waits. A process that waits for nothing does not tell what it
-holds either. So the monitor asks the store, at one instant, about everything that somebody waits for there, before it
-reads on. So its word is newer than any record that is read then, and goes: also after the records were read. It can
-only free a waiter, or name the holder that it waits for.
+holds either; and an item that somebody has received and not acknowledged may be put back. So the monitor asks the
+store, at one instant, about everything that somebody waits for there, before it reads on. So its word is newer than
+any record that is read then, and goes: also after the records were read. It can only free a waiter, or name the
+holder that it waits for.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's word on each; the holder of a free lock is ''."""
+    """The store's word on each; the holder of a free lock is ''. returners: members that have items of a mailbox in their hands."""
 
     counts: dict[str, int] = {}
+    returners: dict[str, tuple[str, ...]] = {}
     holders: dict[str, str] = {}
     stands: dict[Standing, bool] = {}
 
@@ -67,7 +69,8 @@ class StoreTruth:
         for name, count in answers.counts.items():
             state = graph.resources.get(f"mbox:{name}")
             if state is not None and state.declared is not None:
-                found.append(msgspec.structs.replace(state.declared, count=count))
+                back = answers.returners.get(name, ())
+                found.append(msgspec.structs.replace(state.declared, count=count, returners=back))
         self._holders = {f"lock:{name}": holder for name, holder in answers.holders.items()}
         for resource, holder in self._holders.items():
             found += _lock_events(graph, resource, holder)
