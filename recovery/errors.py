@@ -201,6 +201,24 @@ class WaitTimeout(UnknotError, TimeoutError):
         return f"{self.participant} waited {self.timeout_s:g} s for {self.resource}, as long as it was told to"
 
 
+class KeptItemsFull(UnknotError):
+    """A trainer group has taken as many items since its last manifest as it may keep."""
+
+    group: str
+    kept: int
+    limit: int
+
+    def __init__(self, *, group: str, kept: int, limit: int) -> None:
+        super().__init__(group=group, kept=kept, limit=limit)
+
+    def describe(self) -> str:
+        """How many are kept, and what lets go of them."""
+        return (
+            f"group {self.group} keeps {self.kept} items that no manifest covers yet (limit {self.limit}); write manifests "
+            "more often (manifest_every=), or raise manifest_items_limit"
+        )
+
+
 class LockNotHeld(UnknotError, RuntimeError):
     """A release by somebody who does not hold the lock."""
 
