@@ -9,6 +9,7 @@ import msgspec
 
 from unknot.recovery.answers import ask, ask_as_member
 from unknot.recovery.errors import ConfigError, LeaseLost
+from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
 
 DEFAULT_LEASE_S = 5.0
@@ -77,7 +78,9 @@ def register(
         StoreUnavailable: Redis did not answer within the store's limit.
     """
     check_member(member)
+    reached("register.before", member)
     answer = ask(store, "register", member, role, pid, host, boot, lease_s, actor_id)
+    reached("register.after", member)
     return Registration(
         member=member,
         role=role,

@@ -90,7 +90,7 @@ def take(
         answer = obtain(store, recorder, _request(store, recorder, wanted, box), timeout_s=timeout_s)
         items = _items(_checked(answer, wanted, store), mailbox)
         reached("take.granted", recorder.member)
-        if drop is None or answer.number(0) == 1 or _decided(store, recorder, wanted, items, drop):
+        if drop is None or answer.number(0) == 1 or _decided(store, recorder, wanted, items, drop=drop):
             return items
 
 
@@ -131,7 +131,7 @@ def _items(answer: Answer, mailbox: str) -> list[Item]:
 
 
 def _decided(
-    store: Store, recorder: Recorder, wanted: _Take, items: Sequence[Item], drop: Callable[[Item], bool]
+    store: Store, recorder: Recorder, wanted: _Take, items: Sequence[Item], *, drop: Callable[[Item], bool]
 ) -> bool:
     numbers = [item.id.rpartition("/")[2] for item in items]
     unwanted = [number for number, item in zip(numbers, items, strict=True) if drop(item)]
