@@ -56,11 +56,11 @@ class StoreTruth:
         holders: set[str] = set()
         stands = set(self._over)
         for one in graph.waiting():
-            kind, name = _in_store(graph, one)
-            if kind and one.wait is not None:
+            things = _in_store(graph, one)
+            if things and one.wait is not None:
                 stands.add((one.id, one.wait.ticket))
-                counts |= {name} if kind == "mbox" else set()
-                holders |= {name} if kind == "lock" else set()
+                counts |= {name for kind, name in things if kind == "mbox"}
+                holders |= {name for kind, name in things if kind == "lock"}
         return Questions(counts=tuple(sorted(counts)), holders=tuple(sorted(holders)), stands=tuple(sorted(stands)))
 
     def events(self, graph: LiveGraph, answers: Answers) -> list[Event]:
@@ -93,11 +93,17 @@ class StoreTruth:
         return [*locks, *_wakes(graph, [wait for wait in told if wait in self._over])]
 
 
-def _in_store(graph: LiveGraph, one: Participant) -> tuple[str, str]:
-    """Kind and bare name of the thing in the store that a participant waits for; ('', '') if it is none."""
+def _in_store(graph: LiveGraph, one: Participant) -> tuple[tuple[str, str], ...]:
+    """Kind and bare name of the things in the store that a participant waits for: one, or the mailboxes of a commit; else none."""
     resources = one.wait.resources() if one.wait is not None else ()
-    kind, _, name = resources[0].partition(":") if len(resources) == 1 else ("", "", "")
-    if kind == "mbox" and graph.resources[resources[0]].type == "mailbox":
+    found = tuple(_kind_and_name(graph, r) for r in resources)
+    kinds = {kind for kind, _ in found}
+    return found if kinds and "" not in kinds and (len(found) == 1 or kinds == {"mbox"}) else ()
+
+
+def _kind_and_name(graph: LiveGraph, resource: str) -> tuple[str, str]:
+    kind, _, name = resource.partition(":")
+    if kind == "mbox" and graph.resources[resource].type == "mailbox":
         return kind, name
     # The locks of one process are called after a place in a file; no name in the store has a slash.
     if (kind == "lock" and "/" not in name) or (kind == "event" and name.startswith("weights:")):

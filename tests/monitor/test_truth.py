@@ -172,3 +172,18 @@ def test_the_items_of_a_dead_member_are_known_as_the_reason(desk: Desk) -> None:
     desk.store(counts={"q": 0}, returners={"q": ("agent/b",)}, stands={(A, 1): True})
     desk.confirm()
     assert desk.incident("dead").culprits == ("agent/b#1", "agent/s#1")
+
+
+def test_a_commit_that_waits_for_room_in_several_mailboxes_is_asked_about_with_all_of_them(desk: Desk) -> None:
+    party = desk.party(A)
+    for box in ("raw", "scored"):
+        party.declare(f"mbox:{box}", "mailbox", receivers=("agent/b",), capacity=1)
+    party.wait(atom("mbox:raw", op="send"), atom("mbox:scored", op="send")).tell()
+    assert desk.core.questions() == Questions(counts=("raw", "scored"), stands=((A, 1),))
+    desk.party(B).declare("mbox:back", "mailbox", senders=("agent/a",), capacity=1)
+    desk.party(B).wait(atom("mbox:back", op="recv")).tell()
+    desk.store(counts={"raw": 0, "scored": 1, "back": 0}, stands={(A, 1): True, (B, 2): True})
+    desk.confirm()
+    assert set(desk.incident("deadlock").core) == {A, B}
+    desk.store(counts={"raw": 0, "scored": 0, "back": 0}, stands={(A, 1): True, (B, 2): True})
+    assert desk.core.graph.resources["mbox:scored"].count == 0
