@@ -9,6 +9,7 @@ import msgspec
 
 from unknot.recovery.answers import ask, ask_as_member
 from unknot.recovery.errors import ConfigError, LeaseLost
+from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
 
 DEFAULT_LEASE_S = 5.0
@@ -76,8 +77,10 @@ def register(
         ConfigError: `member` is not `role/name`.
         StoreUnavailable: Redis did not answer within the store's limit.
     """
-    _check_member(member)
+    check_member(member)
+    reached("register.before", member)
     answer = ask(store, "register", member, role, pid, host, boot, lease_s, actor_id)
+    reached("register.after", member)
     return Registration(
         member=member,
         role=role,
@@ -98,7 +101,7 @@ def expect(store: Store, member: str, *, role: str) -> None:
     Raises:
         ConfigError: `member` is not `role/name`.
     """
-    _check_member(member)
+    check_member(member)
     ask(store, "member_expect", member, role)
 
 
@@ -162,7 +165,8 @@ def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token
     )
 
 
-def _check_member(member: str) -> None:
+def check_member(member: str) -> None:
+    """ConfigError unless `member` is role/name, without signs that separate."""
     role, slash, name = member.partition("/")
     if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
         raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")

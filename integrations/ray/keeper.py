@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -57,9 +57,22 @@ class Kept:
         """Whether the process that its code was entered in is there: Ray could not reach it, or not yet."""
         return info.state == "alive" and info.incarnation == self.incarnation and not is_gone(info)
 
+    def has_lost(self, info: MemberInfo) -> bool:
+        """Whether a call that failed means that a process was lost; else it was not reached, or is not there yet."""
+        return not self.is_missing(info) and not self.still_lives(info)
+
     def is_missing(self, info: MemberInfo) -> bool:
         """Whether nobody has registered since its last loss was decided on."""
         return self.lost_at == info.incarnation and info.state == "starting"
+
+
+class _End(NamedTuple):
+    """How a member's code ended: the kind, the outcome, in words, and the error."""
+
+    ending: Ending
+    outcome: str
+    how: str
+    error: Exception | None
 
 
 class Keeper:
@@ -171,40 +184,36 @@ class Keeper:
         try:
             outcome: str = started.raw_get(kept.main)
         except Exception as error:  # noqa: BLE001 - every failure of a member is a decision, or is told as RunFailed
-            self._decide(kept, _ending_of(error), "failed", error)
+            self._decide(kept, _End(_ending_of(error), "failed", whole_message(error), error))
         else:
-            self._decide(kept, "returned", outcome, None)
+            self._decide(kept, _End("returned", outcome, "its run returned", None))
 
-    def _decide(self, kept: Kept, ending: Ending, outcome: str, error: Exception | None) -> None:
+    def _decide(self, kept: Kept, end: _End) -> None:
         info = one_member(self._process.store, kept.member)
-        how = whole_message(error) if error is not None else "its run returned"
-        decision = self._decision(kept, ending, outcome, error, info)
-        _log.info("keeper.member.ended", member=kept.member, how=how, again=decision.again, why=decision.why)
+        decision = self._decision(kept, end, info)
+        _log.info("keeper.member.ended", member=kept.member, how=end.how, again=decision.again, why=decision.why)
         if decision.again:
-            self._again(kept, ending, decision, how=how, info=info)
+            self._again(kept, end, decision, info)
         else:
-            self._over(kept, outcome, how, error)
+            self._over(kept, end)
 
-    def _decision(
-        self, kept: Kept, ending: Ending, outcome: str, error: Exception | None, info: MemberInfo
-    ) -> Decision:
-        if self._closing or outcome in ("closed", "idle"):
+    def _decision(self, kept: Kept, end: _End, info: MemberInfo) -> Decision:
+        if self._closing or end.outcome in ("closed", "idle"):
             return Decision(again=False, why="the run ends")
-        nobody_since = ending == "crashed" and kept.is_missing(info)
-        if nobody_since and isinstance(error, ray.exceptions.ActorDiedError):
+        if end.ending == "crashed" and kept.is_missing(info) and isinstance(end.error, ray.exceptions.ActorDiedError):
             return Decision(again=False, why="Ray does not start it again")
-        if ending == "crashed" and (nobody_since or kept.still_lives(info)):
+        if end.ending == "crashed" and not kept.has_lost(info):
             return Decision(again=True, why="its process could not be reached", step=1)
-        return decide(kept.policy, ending, restarts=kept.restarts, now=self._clock())
+        return decide(kept.policy, end.ending, restarts=kept.restarts, now=self._clock())
 
-    def _again(self, kept: Kept, ending: Ending, decision: Decision, *, how: str, info: MemberInfo) -> None:
-        if not kept.is_missing(info) and not (ending == "crashed" and kept.still_lives(info)):
+    def _again(self, kept: Kept, end: _End, decision: Decision, info: MemberInfo) -> None:
+        if end.ending != "crashed" or kept.has_lost(info):
             kept.restarts.append(self._clock())
             self.restarts += 1
-        if ending != "crashed":
+        if end.ending != "crashed":
             ray.kill(kept.actor, no_restart=False)
         if is_gone(info):
-            self._note_crash(kept.member, info.incarnation, how)
+            self._note_crash(kept.member, info.incarnation, end.how)
         kept.lost_at = one_member(self._process.store, kept.member).incarnation
         pause = pause_s(kept.policy, decision.step) * random.uniform(0.75, 1.25)
         kept.enter_at = self._clock() + pause
@@ -219,12 +228,12 @@ class Keeper:
         except UnknotError as error:
             _log.warning("keeper.crash.not_said", member=member, error=str(error))
 
-    def _over(self, kept: Kept, outcome: str, how: str, error: Exception | None) -> None:
-        if error is not None:
-            self.failures.append((kept.member, error))
-            self.note_end(kept.member, "dead", how)
+    def _over(self, kept: Kept, end: _End) -> None:
+        if end.error is not None:
+            self.failures.append((kept.member, end.error))
+            self.note_end(kept.member, "dead", end.how)
         with self._news:
-            self.outcomes[kept.member] = outcome
+            self.outcomes[kept.member] = end.outcome
             self._news.notify_all()
 
     def note_end(self, member: str, state: Any, error: str) -> None:
