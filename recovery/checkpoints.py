@@ -198,7 +198,7 @@ class Checkpoints:
         manifests = self.manifests()
         missing = [one for one in manifests if not self._is_published(one) and self.folder(one.id).is_dir()]
         for manifest in missing:
-            files.write_manifest(self.directory, manifest)
+            files.write_manifest_again(self.directory, manifest)
         dropped = self._drop(manifests, member)
         return Settled(
             written=tuple(one.id for one in missing), dropped=dropped, swept=tuple(self._sweep(member))

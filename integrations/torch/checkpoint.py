@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +34,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from unknot.integrations.torch import staging
-from unknot.integrations.torch.digest import leaf_digests, state_digest
+from unknot.integrations.torch.digest import leaf_hashes, state_hash
 from unknot.recovery.checkpoint_errors import CheckpointFailed
 from unknot.recovery.checkpoint_files import entry_of, sync_directory, write_whole
 from unknot.recovery.checkpoints import Answered, Checkpoints, Place
@@ -43,6 +44,7 @@ from unknot.recovery.points import reached
 
 _log = structlog.get_logger("unknot.checkpoint")
 _DROP_LIMIT_S = 10.0
+_RESULTS_KEPT = 64
 _LOOK = "see the cause in the log of this rank"
 
 SaveOutcome = Literal["committed", "waiting", "failed", "dropped"]
@@ -123,7 +125,7 @@ class Saver:
         self._shut = shut
         self._told = told
         self._job: _Job | None = None
-        self._results: list[SaveResult] = []
+        self._results: deque[SaveResult] = deque(maxlen=_RESULTS_KEPT)
         self._lock = threading.Lock()
 
     def start(self, seq: int, state: Any, *, items: Sequence[str] = ()) -> bool:
@@ -157,9 +159,10 @@ class Saver:
         return job is not None and job.thread is not None and job.thread.is_alive()
 
     def poll(self) -> tuple[SaveResult, ...]:
-        """What has ended since the last call, oldest first."""
+        """What has ended since the last call, oldest first; the newest of them where nobody asks for long."""
         with self._lock:
-            results, self._results = tuple(self._results), []
+            results = tuple(self._results)
+            self._results.clear()
         return results
 
     def drain(self, timeout_s: float) -> bool:
@@ -210,7 +213,7 @@ class Saver:
         reached("manifest.rng.after", me)
         record = RankRecord(
             rank=self.place.rank, source=self.place.source, files=self._entries(folder, rng_file), rng=rng_file,
-            state_sha256=state_digest(job.staged.state, job.staged.rng), items=job.items,
+            state_sha256=state_hash(job.staged.state, job.staged.rng), items=job.items,
         )  # fmt: skip
         sync_directory(folder.parent)
         reached("manifest.digest.after", me)
@@ -221,7 +224,7 @@ class Saver:
         reached("manifest.prepare.before", self.place.member)
         problem, plain = "", {}
         try:
-            plain = leaf_digests(job.staged.state)
+            plain = leaf_hashes(job.staged.state)
             prepared = self.checkpoints.prepare(self.place, job.seq)
             job.id, problem = prepared.id, prepared.why
         except Exception as error:  # noqa: BLE001 - the others must hear of it before this rank gives up
