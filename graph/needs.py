@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from unknot.graph.events import Atom, Resource
+from unknot.graph.ids import parse
 from unknot.graph.resources import UNITS, ResourceState
 from unknot.graph.rights import Rights, Suppliers
 
@@ -181,10 +182,22 @@ class Compiler:
         return self._sharing(state, op, 0, lambda: (self._counterparts(state, own, op),))
 
     def _counterparts(self, state: ResourceState, own: Resource, op: str) -> Group:
-        """Who has the right to do the opposite, or already waits to do it, whatever the list says."""
+        """Who has the right to do the opposite, or already waits to do it, whatever the list says; who may put messages back."""
         owed = self._owed(state, own.senders if op == "recv" else own.receivers)
         ready = [pid for pid in state.waiters if self._meets(pid, state.id, op)]
-        return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
+        if op != "recv" or owed.open or not state.returners:
+            return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
+        back = self.rights.suppliers(state.returners)
+        helpers = [pid for pid in sorted(back.alive) if not self._waits_only_for(pid, state.id)]
+        return replace(
+            owed, weights={**owed.weights, **dict.fromkeys([*helpers, *ready], 1)}, open=back.open,
+            gone=tuple(sorted({*owed.gone, *back.gone})),
+        )  # fmt: skip
+
+    def _waits_only_for(self, pid: str, r: str) -> bool:
+        """Whether it can put nothing back before it was served here itself."""
+        wait = self.graph.participants[pid].wait
+        return wait is not None and wait.deadline is None and [(c.k, a.r) for c in wait.needs for a in c.of] == [(1, r)]
 
     def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
         assert state.declared is not None
@@ -244,10 +257,8 @@ class Compiler:
 
     def issuing(self, state: ResourceState, name: str) -> list[str]:
         """The participants of `name` that have issued on the group, of its newest incarnation."""
-        if name in state.arrivals:
-            return [name]
-        if name in self.graph.participants:
-            return []
+        if name in self.graph.participants and parse(name).source != name:  # a thread is nobody but itself
+            return [name] if name in state.arrivals else []
         mine = [self.graph.participants[pid] for pid in state.arrivals]
         mine = [one for one in mine if name in (one.member, one.source)]
         newest = max((one.incarnation for one in mine), default=0)

@@ -25,7 +25,8 @@ class ResourceState:
 
     holders: participant -> mode -> units. doubtful: a record that may have changed what it
     counts is lost. waiters: who waits, in the order of asking. queue: those of them
-    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
+    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch. returners: who has
+    messages of a mailbox in its hands and may put them back.
     """
 
     id: str
@@ -34,6 +35,7 @@ class ResourceState:
     waiters: dict[str, None] = field(default_factory=dict)
     queue: list[str] = field(default_factory=list)
     count: int = 0
+    returners: tuple[str, ...] = ()
     is_set: bool = False
     closed: bool = False
     store_counted: bool = False

@@ -151,6 +151,15 @@ class TestValues:
         with pytest.raises(ConfigError, match="SUPERVISOR_SLOW_AFTER_S"):
             load_config(env={"SUPERVISOR_SLOW_AFTER_S": "soon"})
 
+    @pytest.mark.parametrize("value", [17, "17", " 17 "])
+    def test_a_whole_number_is_read_from_number_and_text(self, value: object) -> None:
+        assert load_config({"seed": value}).config.seed == 17
+
+    @pytest.mark.parametrize(("key", "value"), [("seed", -1), ("weights_kept", 0), ("seed", 1.5), ("seed", True), ("seed", "x")])
+    def test_what_is_no_whole_number_or_too_small_is_refused(self, key: str, value: object) -> None:
+        with pytest.raises(ConfigError, match=key):
+            load_config({key: value})
+
     def test_a_lease_that_is_no_longer_than_the_heartbeat_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="every member counts as dead"):
             load_config({"lease_s": 1, "heartbeat_s": 1})
