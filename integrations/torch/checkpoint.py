@@ -22,8 +22,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -81,13 +82,20 @@ class _Vote(msgspec.Struct, frozen=True):
     plain: dict[str, str]
 
 
+class _Final(msgspec.Struct, frozen=True):
+    """What the commit makes final."""
+
+    items: tuple[str, ...]
+    covers: dict[str, int]
+
+
 class _Job:
     """One save under way."""
 
-    def __init__(self, seq: int, staged: staging.Staged, items: Sequence[str]) -> None:
+    def __init__(self, seq: int, staged: staging.Staged, final: _Final) -> None:
         self.seq = seq
         self.staged = staged
-        self.items = tuple(items)
+        self.final = final
         self.id: ManifestId = ""
         self.began = time.monotonic()
         self.stall_s = 0.0
@@ -128,7 +136,9 @@ class Saver:
         self._results: deque[SaveResult] = deque(maxlen=_RESULTS_KEPT)
         self._lock = threading.Lock()
 
-    def start(self, seq: int, state: Any, *, items: Sequence[str] = ()) -> bool:
+    def start(
+        self, seq: int, state: Any, *, items: Sequence[str] = (), covers: Mapping[str, int] = MappingProxyType({})
+    ) -> bool:
         """Save `state` as what comes before step `seq`; whether it was begun. All ranks must call it for the same steps.
 
         One save is under way at most: an earlier one is waited for, on every rank alike.
@@ -137,6 +147,7 @@ class Saver:
             seq: the step that comes next when a run goes on from here.
             state: what the trainer's `state_dict` gave; copied before this returns.
             items: ids of the mailbox items whose effect is in this state and that are not acknowledged: the commit does it.
+            covers: name of weights -> the newest number published up to this state: once committed, provisional no more.
 
         Raises:
             StateNotSaveable: something in the state cannot be part of a checkpoint; the error names it.
@@ -145,7 +156,7 @@ class Saver:
         if not self.drain(self._limit_s):
             self._count_failed(seq, f"the save before it has not ended within {self._limit_s:g} s", "write to a faster disk")
             return False
-        job = _Job(seq, staging.stage(state), items)
+        job = _Job(seq, staging.stage(state), _Final(tuple(items), dict(covers)))
         job.stall_s = time.monotonic() - began
         job.thread = threading.Thread(target=self._run, args=(job,), name="unknot-checkpoint", daemon=True)
         self._job = job
@@ -213,7 +224,8 @@ class Saver:
         reached("manifest.rng.after", me)
         record = RankRecord(
             rank=self.place.rank, source=self.place.source, files=self._entries(folder, rng_file), rng=rng_file,
-            state_sha256=state_hash(job.staged.state, job.staged.rng), items=job.items,
+            state_sha256=state_hash(job.staged.state, job.staged.rng), items=job.final.items,
+            covers=job.final.covers,
         )  # fmt: skip
         sync_directory(folder.parent)
         reached("manifest.digest.after", me)
