@@ -177,6 +177,16 @@ class Checkpoints:
         """The committed ones, newest first."""
         return committed_manifests(self.store)
 
+    def candidates(self) -> tuple[Manifest, ...]:
+        """What a run may go on from, newest first: the committed ones, or, of a Redis that was lost, those in the directory.
+
+        A Redis that has ever committed one of this run knows better than the directory: a run that begins anew has none.
+        """
+        known = self.manifests()
+        if known or self.store.command("EXISTS", self.store.key("manifest_n")):
+            return known
+        return files.read_shelf(self.directory).manifests
+
     def newest(self) -> Manifest | None:
         """The newest committed one, None when there is none."""
         return next(iter(self.manifests()), None)

@@ -75,7 +75,7 @@ def restore(
         place: this rank's.
         trainer: has `state_dict` and `load_state_dict`, and its model is made and sharded.
         process_group: of all ranks.
-        candidates: manifests to choose from; None: the committed ones in the store. Rank 0's count.
+        candidates: manifests to choose from; None: those of `checkpoints.candidates()`. Rank 0's count.
 
     Returns None where there is no manifest at all.
 
@@ -110,7 +110,7 @@ def _announced(
     """Rank 0's manifests, on every rank: reading one by one, ranks could see different ones."""
     mine = None
     if place.rank == 0:
-        mine = msgspec.json.encode(checkpoints.manifests() if candidates is None else tuple(candidates))
+        mine = msgspec.json.encode(checkpoints.candidates() if candidates is None else tuple(candidates))
     told: list[Any] = [None] * place.size
     dist.all_gather_object(told, mine, group=process_group)
     return msgspec.json.decode(told[0], type=tuple[Manifest, ...])

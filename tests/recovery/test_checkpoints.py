@@ -196,12 +196,23 @@ def test_numbers_go_on_where_the_directory_stands_when_redis_has_begun_anew(chec
     assert checkpoints.settle().swept == (), "whole checkpoints that this Redis does not know are not its to remove"
 
 
+def test_a_run_whose_redis_was_lost_may_go_on_from_its_directory(checkpoints: Checkpoints, store: RedisStore) -> None:
+    kept = commit(checkpoints, form(store), 1)
+    assert checkpoints.candidates() == (kept,)
+    for key in store.command("KEYS", store.key("*")):
+        store.command("DEL", key)
+    assert (checkpoints.manifests(), checkpoints.candidates()) == ((), (kept,))
+    newer = commit(checkpoints, form(store), 2)
+    assert newer.number == kept.number + 1
+    assert checkpoints.candidates() == (newer,)
+
+
 def test_a_run_that_begins_anew_knows_no_checkpoint_and_leaves_the_files(checkpoints: Checkpoints, store: RedisStore) -> None:
     claim = RunClaim.take(store)
     kept = commit(checkpoints, form(store), 1)
     claim.close()
     RunClaim.take(store)
-    assert checkpoints.manifests() == ()
+    assert checkpoints.candidates() == ()
     checkpoints.settle()
     assert files.read_shelf(checkpoints.directory).manifests == (kept,)
 
