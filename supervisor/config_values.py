@@ -79,7 +79,7 @@ def read_count(value: Any, *, name: str, least: int) -> int:
     """A whole number of at least `least`, as a number or a text. Raises ConfigError."""
     text = value.strip() if isinstance(value, str) else value
     is_whole = isinstance(text, int) and not isinstance(text, bool)
-    if not is_whole and not (isinstance(text, str) and re.fullmatch(r"[+-]?\d+", text)):
+    if not is_whole and not (isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,12}", text)):
         raise ConfigError(what=f"{name} = {value!r} is not a whole number", todo=f"write {least} or more")
     if int(text) < least:
         raise ConfigError(what=f"{name} = {value} cannot be used", todo=f"write {least} or more")

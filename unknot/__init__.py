@@ -50,6 +50,9 @@ if TYPE_CHECKING:
     from unknot.recovery.errors import StoreUnavailable as StoreUnavailable
     from unknot.recovery.errors import WeightsGone as WeightsGone
     from unknot.recovery.items import Item as Item
+    from unknot.recovery.restart import permanent as permanent
+    from unknot.recovery.restart import temporary as temporary
+    from unknot.recovery.restart import transient as transient
     from unknot.recovery.step import Step as Step
     from unknot.recovery.weights import Published as Published
     from unknot.recovery.weights import Version as Version
@@ -64,6 +67,7 @@ _HOMES = {
     "unknot.recovery.step": ("Step",),
     "unknot.recovery.items": ("Item",),
     "unknot.recovery.weights": ("Published", "Version"),
+    "unknot.recovery.restart": ("permanent", "temporary", "transient"),
     "unknot.graph.errors": ("UnknotError",),
     "unknot.recovery.errors": (
         "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
