@@ -8,7 +8,7 @@
 --          · {'fenced', current incarnation}
 -- include: common
 -- include: manifests
--- include: mailboxes
+-- include: settling
 
 local id, rank, member, incarnation, record = unpack(ARGV)
 local hash = key('manifest', id)
@@ -41,16 +41,13 @@ local function commit_types(records)
   return nil
 end
 
-local function acknowledge(records)
+-- What the ranks received themselves, and what the group took in earlier steps.
+local function consume(records, group, seq)
   for _, one in ipairs(records) do
-    for _, item in ipairs(one.items) do
-      local name, seq = item_parts(item)
-      if redis.call('HDEL', key('unacked', one.member), item) == 1 then
-        redis.call('HDEL', key('mboxi', name), seq, seq .. 'h')
-        redis.call('HINCRBY', key('mbox', name), 'acked', 1)
-      end
-    end
+    for _, item in ipairs(one.items) do acknowledge(one.member, item) end
   end
+  settle_takes(group, seq, 'manifest')
+  pump_ordered()
 end
 
 local function note_agents()
@@ -80,7 +77,7 @@ local wrong = attempt_types(id) or wrong_type(key('member', member), 'hash')
 if wrong then return wrong end
 local newer = replaced_by(member, incarnation)
 if newer then return {'fenced', newer} end
-local now = redis.call('HMGET', hash, 'state', 'group', 'generation', 'size', 'why')
+local now = redis.call('HMGET', hash, 'state', 'group', 'generation', 'size', 'why', 'seq')
 if not now[1] then return {'unknown'} end
 if now[1] == 'committed' then return committed() end
 if now[1] ~= 'preparing' then return {'over', now[1], now[5] or ''} end
@@ -107,10 +104,10 @@ if missing > 0 then
   redis.call('HSET', hash, 'rank:' .. rank, record)
   return {'waiting', #records}
 end
-wrong = commit_types(records)
+wrong = commit_types(records) or settle_types(now[2], now[6])
 if wrong then return wrong end
 
-acknowledge(records)
+consume(records, now[2], now[6])
 note_agents()
 note_mailboxes()
 note_weights()
