@@ -8,12 +8,10 @@
 --          · {'fenced', current incarnation}
 -- include: common
 -- include: manifests
--- include: settling
+-- include: mailboxes
 
 local id, rank, member, incarnation, record = unpack(ARGV)
 local hash = key('manifest', id)
-
-local function item_parts(item) return string.match(item, '^(.*)/(%d+)$') end
 
 -- What a commit reads and writes beside the record; answers an error reply, or nil.
 local function commit_types(records)
@@ -35,19 +33,21 @@ local function commit_types(records)
     wrong = wrong_type(key('unacked', one.member), 'hash')
     if wrong then return wrong end
     for _, item in ipairs(one.items) do
-      if not item_parts(item) then return redis.error_reply('UNKNOTARG ' .. item .. ' is no item id') end
+      local name = string.match(item, '^(.*)/%d+$')
+      if not name then return redis.error_reply('UNKNOTARG ' .. item .. ' is no item id') end
+      wrong = mailbox_types(name)
+      if wrong then return wrong end
     end
   end
-  return nil
+  return ordered_types()
 end
 
--- What the ranks received themselves, and what the group took in earlier steps.
-local function consume(records, group, seq)
+local function acknowledge_all(records)
+  local count = 0
   for _, one in ipairs(records) do
-    for _, item in ipairs(one.items) do acknowledge(one.member, item) end
+    for _, item in ipairs(one.items) do if acknowledge(one.member, item) then count = count + 1 end end
   end
-  settle_takes(group, seq, 'manifest')
-  pump_ordered()
+  if count > 0 then pump_ordered() end
 end
 
 local function note_agents()
@@ -77,7 +77,7 @@ local wrong = attempt_types(id) or wrong_type(key('member', member), 'hash')
 if wrong then return wrong end
 local newer = replaced_by(member, incarnation)
 if newer then return {'fenced', newer} end
-local now = redis.call('HMGET', hash, 'state', 'group', 'generation', 'size', 'why', 'seq')
+local now = redis.call('HMGET', hash, 'state', 'group', 'generation', 'size', 'why')
 if not now[1] then return {'unknown'} end
 if now[1] == 'committed' then return committed() end
 if now[1] ~= 'preparing' then return {'over', now[1], now[5] or ''} end
@@ -104,10 +104,10 @@ if missing > 0 then
   redis.call('HSET', hash, 'rank:' .. rank, record)
   return {'waiting', #records}
 end
-wrong = commit_types(records) or settle_types(now[2], now[6])
+wrong = commit_types(records)
 if wrong then return wrong end
 
-consume(records, now[2], now[6])
+acknowledge_all(records)
 note_agents()
 note_mailboxes()
 note_weights()

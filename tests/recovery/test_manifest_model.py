@@ -18,16 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.recovery.manifests import GROUP, form, record, write_files
-from unknot.recovery.answers import ask
 from unknot.recovery.checkpoint_files import list_folders, read_shelf
 from unknot.recovery.checkpoints import Answered, Checkpoints, Place
 from unknot.recovery.errors import FencedError
 from unknot.recovery.group import break_group
-from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.manifest import LEGAL, may_follow
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import new_boot, register
-from unknot.recovery.take import kept_items, take
 from unknot.recovery.weights import Weights
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -270,40 +267,3 @@ def test_making_manifests_is_its_model(redis_url: str) -> None:
         ManifestMachine,
         settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
     )
-
-
-def test_an_item_that_a_commit_acknowledges_and_its_manifest_are_there_together(store: RedisStore, tmp_path: Path) -> None:
-    places = form(store, size=1)
-    checkpoints = Checkpoints(store, tmp_path)
-    who = (places[0].member, places[0].incarnation)
-    assert ask(store, "mbox_declare", "scored", "8", "", "", "step", "arrival", "").word == "ok"
-    for ticket in (1, 2):
-        ask(store, "mbox_send", "scored", *who, places[0].source, ticket, "try", "", b"value")
-        ask(store, "mbox_receive", "scored", *who, places[0].source, 10 + ticket, "try", "")
-    attempt = checkpoints.prepare(places[0], 4).id
-    mine = record(0, source=places[0].source, items=("scored/1",))
-    write_files(checkpoints.folder(attempt), mine)
-    for _ in range(2):
-        answered = checkpoints.answer(attempt, places[0], mine)
-        assert answered.manifest is not None
-        (cursor,) = answered.manifest.mailboxes
-        assert (cursor.name, cursor.sent, cursor.taken, cursor.acked) == ("scored", 2, 2, 1)
-    assert store.command("HKEYS", store.key("unacked", "trainer/0")) == [b"scored/2"]
-    assert store.command("HGETALL", store.key("holding", "scored")) in ({b"trainer/0": b"1"}, [b"trainer/0", b"1"])
-
-
-def test_what_the_group_took_before_a_manifest_is_consumed_by_its_commit_and_no_more(store: RedisStore, tmp_path: Path) -> None:
-    places = form(store, size=1)
-    checkpoints = Checkpoints(store, tmp_path)
-    rank = NullRecorder(places[0].member, places[0].incarnation)
-    box = Mailbox("scored", store, rank).declare(8, ack="manifest")
-    for seq in range(5):
-        box.send(seq)
-        take(store, rank, group=places[0].group, seq=seq, call=0, mailbox="scored", n=1, timeout_s=0)
-    attempt = checkpoints.prepare(places[0], 4).id
-    mine = record(0, source=places[0].source)
-    write_files(checkpoints.folder(attempt), mine)
-    assert kept_items(store, places[0].group) == 5
-    for _ in range(2):
-        assert checkpoints.answer(attempt, places[0], mine).manifest is not None
-        assert (kept_items(store, places[0].group), box.statistics().acked) == (1, 4)
