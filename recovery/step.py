@@ -114,6 +114,13 @@ class Step:
         others = {one.decode() for one in self._store.command("HKEYS", self._store.key("holding", box.name))}
         return not others - {me}
 
+    def take(self, mailbox: str, n: int, *, timeout: timedelta | None = None) -> list[Item]:  # noqa: ARG002
+        """For the steps of a trainer group alone, where all ranks get the same items. ConfigError here."""
+        raise ConfigError(
+            what=f"{self._steps.recorder.member} took {n} items of {mailbox}, but it is no rank of a trainer group",
+            todo=f"use step.receive({mailbox!r}), {n} times",
+        )
+
     def latest(
         self, name: str, *, max_lag: int | None = None, exact: int | None = None, timeout: timedelta | None = None
     ) -> Published:

@@ -108,6 +108,7 @@ class Ledger:
     def enter(self, group: Group) -> None:
         """A generation begins, after `setup`: go to where all ranks can go on from, settle the items."""
         self.group = group
+        self._saved = set()  # all ranks save the same steps, whatever each has been through before
         if self._checkpoints is not None:
             check_trainer(self._trainer)
             self._saver = Saver(
