@@ -40,6 +40,7 @@ from unknot.supervisor.monitor.instructions import (
     Instruction,
     InterruptWait,
     Put,
+    RestartMember,
 )
 from unknot.supervisor.monitor.truth import Answers
 from unknot.supervisor.recorder import commands
@@ -270,6 +271,12 @@ class Monitor:
                 generation=order.generation, reason=order.reason,
             ))  # fmt: skip
 
+    def _restart(self, order: RestartMember) -> None:
+        self._command(commands.Command(
+            key=order.key, token=self._token, source=order.driver, do="restart", incident=order.incident,
+            participant=order.member, reason=order.reason,
+        ))  # fmt: skip
+
     def _command(self, command: commands.Command) -> None:
         self._want(command.key)
         self._store.publish("cmd", commands.encode(command))
@@ -279,6 +286,7 @@ class Monitor:
 
 
 _ACTS: dict[type, Any] = {
+    RestartMember: Monitor._restart,
     AskRound: Monitor._ask,
     Put: Monitor._put,
     CollectStacks: Monitor._stacks,

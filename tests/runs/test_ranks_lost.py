@@ -94,3 +94,21 @@ def test_a_killed_rank_is_replaced_and_the_weights_are_those_of_an_undisturbed_r
     assert [i for i in report.incidents if i.cause == "deadlock"] == []
     (recovery,) = report.recoveries
     assert set(recovery.marks) >= {"noticed", "registered", "entered", "formed", "restored", "committed"}
+
+
+@pytest.mark.ray
+@pytest.mark.torch
+def test_of_three_ranks_one_is_killed_and_one_stopped_and_the_third_is_freed_and_all_train_on(
+    new_run: NewRun, undisturbed: dict[int, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    undisturbed[3] = train(new_run, size=3)[0].digests["policy"]
+    faults = ["train.vote.before#5@trainer/1=kill", "train.vote.before#5@trainer/2=stop"]
+    faulty(monkeypatch, tmp_path / "faults", " ".join(faults))
+    report, left = train(new_run, size=3)
+    assert sorted(points.fired(str(tmp_path / "faults"))) == faults
+    assert set(report.outcomes.values()) == {"done"}
+    assert report.digests["policy"] == undisturbed[3]
+    assert left == [0, 2 * STEPS]
+    silent = [i for i in report.incidents if i.cause == "unresponsive" and i.culprits == ("trainer/2#1",)]
+    assert [(a.remedy, a.outcome) for a in silent[-1].actions] == [("restart", "done")]
+    assert {i.culprits for i in report.incidents if i.kind == "crash"} == {("trainer/1#1",), ("trainer/2#1",)}
