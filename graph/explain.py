@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unknot.graph.finding import Edge, Finding, SlowChain, Suspect
+from unknot.graph.collectives import minority
+from unknot.graph.finding import Edge, Finding, Mismatch, SlowChain, Suspect
 from unknot.graph.ids import parse, short, shown
 from unknot.graph.wording import Words, age, bare, listed
 
@@ -141,6 +142,25 @@ def _line(graph: LiveGraph, finding: Finding, words: Words, pid: str) -> Sentenc
         helpers=tuple(dict.fromkeys(edge.helper for edge in edges if edge.helper)),
         culprit=pid in finding.culprits,
     )
+
+
+def mismatch_headline(mismatch: Mismatch, run: str) -> str:
+    """One line about the first operation of a group on which its ranks disagree."""
+    rare = listed(map(bare, minority(mismatch.issued)))
+    return f"MISMATCH in run {run}: {short(mismatch.resource)} #{mismatch.seq} issued differently by {rare}"
+
+
+def mismatch_text(graph: LiveGraph, mismatch: Mismatch, finding: Finding | None, now: float) -> str:
+    """What each rank issued and where, then who waits for it: in silence where nobody does."""
+    words, state = Words(graph, now), graph.resources[mismatch.resource]
+    head = (
+        f"#{mismatch.seq} is the first operation of {shown(mismatch.resource)} on which the ranks disagree: "
+        f"{words.disagreement(state, mismatch.seq)}."
+    )
+    if finding is None:
+        return f"1. {head}\n2. Nobody waits for it: what follows may be wrong in silence."
+    rest = [msgspec.structs.replace(one, number=one.number + 1) for one in sentences(graph, finding, now)]
+    return f"1. {head}\n{text(rest)}"
 
 
 def slow_headline(chain: SlowChain, run: str) -> str:

@@ -466,7 +466,8 @@ class LiveGraph:
         if state is None or one is None:
             return None
         one.issued.add(state.id)
-        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in state.fields()))
+        told = tuple(getattr(event, name, None) for name in state.fields())
+        state.arrive(one.id, event.seq, told, event.site)
         return None
 
     def _progress(self, event: ev.Progress) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from unknot.graph.collectives import FIELDS, comparable
 from unknot.graph.events import Resource
 
 HELD = frozenset({"lock", "rwlock", "semaphore", "slots", "reservation"})
 UNITS = frozenset({"semaphore", "slots", "reservation"})
-FIELDS = ("op", "shape", "dtype", "root")
 _EXCLUSIVE = frozenset({"x", "w", "write", "exclusive", "writer"})
 
 Signature = tuple[Any, ...]
@@ -41,6 +41,7 @@ class ResourceState:
     signalled_until: float = float("-inf")
     arrivals: dict[str, int] = field(default_factory=dict)
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
+    sites: dict[int, dict[str, str]] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
@@ -92,15 +93,19 @@ class ResourceState:
         self.arrivals.pop(participant, None)
         for seq in list(self.signatures):
             self.signatures[seq].pop(participant, None)
+            self.sites.get(seq, {}).pop(participant, None)
             if not self.signatures[seq]:
                 del self.signatures[seq]
+                self.sites.pop(seq, None)
 
-    def arrive(self, participant: str, seq: int, signature: Signature) -> None:
-        """Note that `participant` has issued everything up to `seq`, and what it was if that is told."""
+    def arrive(self, participant: str, seq: int, signature: Signature, site: str | None = None) -> None:
+        """Note that `participant` has issued everything up to `seq`; what it was and where, if that is told."""
         self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
         if all(part is None for part in signature):
             return
-        self.signatures.setdefault(seq, {})[participant] = signature
+        self.signatures.setdefault(seq, {})[participant] = comparable(self.fields(), signature)
+        if site is not None:
+            self.sites.setdefault(seq, {})[participant] = site
         if len(self.signatures) > KEPT_SIGNATURES:
             self._prune()
 
@@ -109,6 +114,7 @@ class ResourceState:
         for seq in sorted(self.signatures)[: -KEPT_SIGNATURES // 2]:
             if seq < oldest and not self.mismatched(seq):
                 del self.signatures[seq]
+                self.sites.pop(seq, None)
 
 
 KEPT_SIGNATURES = 256

@@ -195,6 +195,7 @@ class Words:
         for pid, signature in state.signatures.get(seq, {}).items():
             pairs = zip(state.fields(), signature, strict=False)
             told = ", ".join(str(v) if k == "op" else f"{k} {v}" for k, v in pairs if v is not None)
-            by.setdefault(told or "nothing known", []).append(pid)
+            site = state.sites.get(seq, {}).get(pid)
+            by.setdefault((told or "nothing known") + (f" ({site})" if site else ""), []).append(pid)
         parts = sorted(by.items(), key=lambda item: (len(item[1]), item[0]))
         return "; ".join(f"{listed(pids)} issued {told}" for told, pids in parts)

@@ -24,7 +24,7 @@ from unknot.supervisor.cli.options import (
     Verbose,
     wanted,
 )
-from unknot.supervisor.cli.output import emit, look
+from unknot.supervisor.cli.output import VERBOSE, emit, look
 from unknot.supervisor.config_values import parse_duration
 
 app = typer.Typer(
@@ -153,6 +153,29 @@ def explain(
             incident, wanted(redis, run, config, timeout, verbose=verbose), shown, as_json=json
         )
     )
+
+
+@app.command()
+def replay(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace (docs/trace_format.md), or - for stdin.")],
+    json: Json = False,
+    until: Annotated[
+        int | None, typer.Option("--until", metavar="LINE", min=1, help="Stop after this line.")
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Count and skip what cannot be, instead of refusing it.")
+    ] = False,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """Replay a recorded trace: its incidents, how it ended, lock orders that could deadlock. Exit 1 if it has incidents."""
+    from unknot.supervisor.cli import command_replay
+
+    VERBOSE.set(verbose)
+    options = command_replay.ReplayOptions(as_json=json, until=until, lenient=lenient)
+    raise typer.Exit(command_replay.replay(file, options, look(color, ascii_only=ascii)))
 
 
 @app.command()
