@@ -179,6 +179,27 @@ def replay(
 
 
 @app.command()
+def record(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to write; must not exist.", dir_okay=False)],
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="How long; else until the run ends or Ctrl-C.")
+    ] = None,
+    redis: Redis = None,
+    run: Run = None,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Record a live run as a trace, to replay it elsewhere or to attach it to a report."""
+    from unknot.supervisor.cli import command_record
+
+    for_s = parse_duration(for_, name="--for") if for_ is not None else None
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    raise typer.Exit(command_record.record(file, asked, for_s=for_s))
+
+
+@app.command()
 def config(
     *,
     redis: Redis = None,
