@@ -84,9 +84,13 @@ class _Open:
 
 @dataclass
 class Replay:
-    """Takes the events of one trace. Raises TraceError, with the line, for what cannot be in a trace of order `total`."""
+    """Takes the events of one trace. Raises TraceError, with the line, for what cannot be in a trace of order `total`.
+
+    Without `looks` it only feeds the graph.
+    """
 
     header: Header
+    looks: bool = True
     graph: LiveGraph = field(default_factory=LiveGraph)
     locks: LockOrder = field(default_factory=LockOrder)
     sites: CallSites = field(default_factory=CallSites)
@@ -138,7 +142,7 @@ class Replay:
             raise at_line(error, line.number) from error
 
     def _matters(self, event: ev.Event) -> bool:
-        if isinstance(event, _SAYS_NOTHING):
+        if isinstance(event, _SAYS_NOTHING) or not self.looks:
             return False
         if self.header.order == "arrival" or self._open or self._mismatched:
             return True

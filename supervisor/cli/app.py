@@ -179,6 +179,41 @@ def replay(
 
 
 @app.command()
+def graph(
+    *,
+    format: Annotated[  # noqa: A002
+        Literal["text", "dot", "mermaid", "svg", "json"], typer.Option("--format", "-o", help="What to write on stdout.")
+    ] = "text",
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Of a recorded trace instead of a live run.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--until", metavar="LINE", min=1, help="Of a trace: as it was after this line.")
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Whoever waits or is waited for, not only what is stuck.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many participants.")] = 40,
+    redis: Redis = None,
+    run: Run = None,
+    json: Json = False,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """A picture of who waits for whom: what is stuck and its neighbours. Of a live run it is the last word of each process."""
+    from unknot.supervisor.cli import command_graph
+
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    options = command_graph.GraphOptions(
+        format="json" if json else format, trace=trace, until=until, everybody=everybody, limit=limit
+    )
+    raise typer.Exit(command_graph.draw(asked, options, look(color, ascii_only=ascii)))
+
+
+@app.command()
 def record(
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to write; must not exist.", dir_okay=False)],
