@@ -214,6 +214,33 @@ def graph(
 
 
 @app.command()
+def diagnose(
+    *,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Flight-recorder dumps, one file for each rank.", file_okay=False)
+    ],
+    alike: Annotated[
+        list[str] | None,
+        typer.Option("--alike", metavar="SITE,SITE", help="Call sites that belong together; may be given again."),
+    ] = None,
+    world_size: Annotated[
+        int,
+        typer.Option("--world-size", metavar="N", min=0, max=1_000_000, help="How many ranks, where dumps do not tell."),
+    ] = 0,
+    json: Json = False,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """Say why a run hung by the dumps of its ranks (NCCL or Gloo, pickle or JSON). Nothing in them is executed."""
+    from unknot.supervisor.cli import command_diagnose
+
+    VERBOSE.set(verbose)
+    options = command_diagnose.DiagnoseOptions(as_json=json, alike=tuple(alike or ()), world_size=world_size)
+    raise typer.Exit(command_diagnose.show(folder, look(color, ascii_only=ascii), options))
+
+
+@app.command()
 def record(
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to write; must not exist.", dir_okay=False)],
