@@ -39,21 +39,21 @@ class _Reader:
         self._at = 0
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
-        self._objects = 0
 
     def read(self) -> Any:
-        steps = _STEPS
-        while True:
-            code = self._bytes(1)[0]
+        steps, data, end = _STEPS, self._data, len(self._data)
+        for _ in range(OBJECTS):
+            if self._at >= end:
+                self._bytes(1)
+            code = data[self._at]
+            self._at += 1
             if code == _STOP:
                 return self._pop()
             step = steps.get(code)
             if step is None:
                 raise DumpError(what=f"opcode {code:#04x} at byte {self._at - 1}", expected="a pickle of plain data")
-            self._objects += 1
-            if self._objects > OBJECTS:
-                raise DumpError(what=f"more than {OBJECTS} objects", expected="a dump of a flight recorder")
             step(self)
+        raise DumpError(what=f"more than {OBJECTS} objects", expected="a dump of a flight recorder")
 
     # --- bytes ---
 
@@ -160,6 +160,14 @@ class _Reader:
         items = self._items()
         _set(self._top(dict), items)
 
+    def put_short(self) -> None:
+        """The most frequent one."""
+        if not self._stack or self._stack[-1] is _MARK or self._at >= len(self._data):
+            return self.put(self._number(1))
+        self._memo[self._data[self._at]] = self._stack[-1]
+        self._at += 1
+        return None
+
     def put(self, index: int) -> None:
         if not self._stack or self._stack[-1] is _MARK:
             raise DumpError(what=f"nothing to remember at byte {self._at}", expected="a pickle of plain data")
@@ -214,7 +222,7 @@ _STEPS: dict[int, Callable[[_Reader], None]] = {
     ord("l"): lambda r: r.many(list), ord("t"): lambda r: r.many(tuple), ord("d"): lambda r: r.many(_dict),
     0x85: lambda r: r.few(1), 0x86: lambda r: r.few(2), 0x87: lambda r: r.few(3),
     ord("a"): _Reader.append, ord("e"): _Reader.appends, ord("s"): _Reader.set_item, ord("u"): _Reader.set_items,
-    ord("p"): lambda r: r.put(r.line_number()), ord("q"): lambda r: r.put(r.number(1)),
+    ord("p"): lambda r: r.put(r.line_number()), ord("q"): _Reader.put_short,
     ord("r"): lambda r: r.put(r.number(4)), 0x94: _Reader.memoize,
     ord("g"): lambda r: r.get(r.line_number()), ord("h"): lambda r: r.get(r.number(1)), ord("j"): lambda r: r.get(r.number(4)),
 }  # fmt: skip
