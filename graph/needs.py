@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from unknot.graph.events import Atom, Resource
+from unknot.graph.ids import parse
 from unknot.graph.resources import UNITS, ResourceState
 from unknot.graph.rights import Rights, Suppliers
 
@@ -244,10 +245,8 @@ class Compiler:
 
     def issuing(self, state: ResourceState, name: str) -> list[str]:
         """The participants of `name` that have issued on the group, of its newest incarnation."""
-        if name in state.arrivals:
-            return [name]
-        if name in self.graph.participants:
-            return []
+        if name in self.graph.participants and parse(name).source != name:  # a thread is nobody but itself
+            return [name] if name in state.arrivals else []
         mine = [self.graph.participants[pid] for pid in state.arrivals]
         mine = [one for one in mine if name in (one.member, one.source)]
         newest = max((one.incarnation for one in mine), default=0)

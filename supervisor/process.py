@@ -10,7 +10,6 @@ are both kinds of children).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
@@ -190,11 +189,19 @@ class Process:
             self.listener.stop()
         if self.publisher is not None:
             self.publisher.stop()
-        with contextlib.suppress(FencedError, StoreUnavailable):
+        try:
             end(self.store, self.member, self.incarnation, state=how, error=error)
+        except (FencedError, StoreUnavailable) as refused:
+            _warn("process.end.not_said", member=self.source, how=how, error=str(refused))
         for store in self._side_stores:
             store.close()
         self.store.close()
+
+
+def _warn(event: str, **facts: str) -> None:
+    import structlog  # a worker that has nothing to warn of does not pay for it
+
+    structlog.get_logger("unknot.process").warning(event, **facts)
 
 
 def _acknowledge(store: RedisStore, key: str, outcome: str) -> None:

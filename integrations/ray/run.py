@@ -230,15 +230,17 @@ class Run:
         self, targets: Sequence[MemberHandle], *, started_all: bool, end: float | None
     ) -> contextlib.AbstractContextManager[Any]:
         """Until they have started, nobody in the run can be waited for: Ray is."""
-        recorder = self._process.recorder
+        process = self._process
+        recorder = process.recorder
         if started_all:
-            incarnations = {m.member: m.incarnation for m in self._process.members()}
+            incarnations = {m.member: m.incarnation for m in process.members()}
             atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
         else:
             atoms = tuple(Atom(external=f"{STARTING}{h.member}") for h in targets)
         need = Clause(k=len(atoms), of=atoms)
-        deadline_s = None if end is None else max(end - time.monotonic(), 0.0)
-        return recorder.wait(recorder.next_ticket(), [need], interruptible=False, deadline_s=deadline_s)
+        # The end of the run's time ends the run: nobody is freed by it, so it is a limit and no deadline.
+        limit_s = None if end is None else max(end - time.monotonic(), 0.0)
+        return recorder.wait(recorder.next_ticket(), [need], interruptible=False, limit_s=limit_s)
 
     def _tell_news(self) -> None:
         """Incidents that opened or ended since, a line each on stderr: who runs this looks there."""
@@ -265,13 +267,19 @@ class Run:
     def _fail(self, failures: list[tuple[str, Exception]]) -> None:
         for member, failure in failures:
             self._note_end(member, "dead", whole_message(failure))
-        dead: list[MemberInfo] = []
-        with contextlib.suppress(StoreUnavailable):  # the members' own errors are told in any case
-            dead = sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+        dead = self._dead()
         first = dead[0].member if dead else failures[0][0]
         told = {member: whole_message(failure) for member, failure in failures}
         error = told.get(first) or (dead[0].error if dead else "an unknown error")
         raise RunFailed(run=self.name, member=first, error=error) from dict(failures).get(first, failures[0][1])
+
+    def _dead(self) -> list[MemberInfo]:
+        """The dead members, the first one first; none where Redis is away, since the members' own errors are told in any case."""
+        try:
+            return sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+        except StoreUnavailable as error:
+            _log.warning("run.members.not_read", run=self.name, error=str(error))
+            return []
 
     def incidents(self, *, open_only: bool = True) -> list[Incident]:
         """The run's incidents, oldest first."""
@@ -309,8 +317,10 @@ class Run:
 
     def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
         """The member's process may have been unable to say it itself; what it said itself stands."""
-        with contextlib.suppress(StoreUnavailable):
+        try:
             end_other(self._process.store, member, state=state, error=error)
+        except StoreUnavailable as refused:
+            _log.warning("run.end.not_said", run=self.name, member=member, error=str(refused))
 
     def __enter__(self) -> Run:
         return self

@@ -157,7 +157,7 @@ class Former:
         self._collectives.watch(
             flight.Watched(
                 name=group.name, generation=group.generation, recorder_id=recorder_id,
-                members=sources, issuer=self._process.recorder.participant(), issuer_ident=group.issuer_ident,
+                members=sources, issuer_ident=group.issuer_ident,
             )
         )  # fmt: skip
 

@@ -66,6 +66,19 @@ def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incid
     return msgspec.structs.replace(incident, stacks=stacks, lines=lines)
 
 
+def with_vain(incident: Incident, participants: list[str]) -> Incident:
+    """The incident with a line for each of those whom interrupting did not help."""
+    lines = tuple(
+        Line(
+            participant=pid, resource="", culprit=True,
+            text=f"{pid} was interrupted several times and came back to this at once; it is left alone now: let its code "
+            "give up what it holds when DeadlockInterrupted is raised.",
+        )
+        for pid in participants
+    )  # fmt: skip
+    return msgspec.structs.replace(incident, lines=incident.lines + lines)
+
+
 def _place(stack: tuple[str, ...]) -> str:
     main = next((text for text in stack if text.startswith("MainThread: ")), stack[0])
     return main.partition(": ")[2].split(" < ")[0]
