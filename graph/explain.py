@@ -111,10 +111,23 @@ def sentences(graph: LiveGraph, finding: Finding, now: float) -> list[Sentence]:
 def _told(words: Words, graph: LiveGraph, finding: Finding) -> list[str]:
     """Who gets a line: no queue whose thread is told already."""
     around = [edge.participant for edge in _walk(finding)]
-    order = dict.fromkeys([*around, *finding.core, *finding.closure, *finding.stuck])
+    order = dict.fromkeys([*around, *finding.core, *finding.closure, *_nearest_first(finding)])
     waiting = [graph.participants[pid] for pid in order if graph.ticket(pid) is not None]
     folded = {words.fold(one)[0].id for one in waiting if words.fold(one)[0] is not one}
     return [one.id for one in waiting if one.id not in folded]
+
+
+def _nearest_first(finding: Finding) -> list[str]:
+    """Those dragged along: first who waits for the core itself, then who waits for these, and so on."""
+    behind: dict[str, list[str]] = {}
+    for edge in finding.edges:
+        behind.setdefault(edge.helper, []).append(edge.participant)
+    order = dict.fromkeys(finding.core)
+    for pid in (todo := list(order)):
+        new = [one for one in behind.get(pid, ()) if one not in order]
+        order |= dict.fromkeys(new)
+        todo += dict.fromkeys(new)
+    return [pid for pid in [*order, *finding.stuck] if pid in set(finding.stuck)]
 
 
 def _gone(finding: Finding, words: Words, pid: str) -> Sentence:

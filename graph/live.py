@@ -284,6 +284,7 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
+        state.take(one.id, event.t, event.site)
         modes = state.holders.setdefault(one.id, {})
         modes[event.mode] = modes.get(event.mode, 0) + event.units
         one.holds[event.r] = one.holds.get(event.r, 0) + event.units

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from unknot.graph import events as ev
+from unknot.graph.advice import advice, mismatch_advice
 from unknot.graph.call_sites import CallSites, Mixing
 from unknot.graph.errors import TraceError
 from unknot.graph.explain import headline, mismatch_headline, mismatch_text, sentences, text
@@ -199,7 +200,8 @@ class Replay:
 
     def _told(self, finding: Finding) -> str:
         lines = text(sentences(self.graph, finding, self.now))
-        return f"{headline(finding, self.header.run, self.now)}\n{lines}"
+        head = headline(finding, self.header.run, self.now)
+        return f"{head}\n{lines}\nWhat to do: {advice(self.graph, finding)}"
 
     def _retell(self) -> None:
         """What is open is told as it is now, with its ages."""
@@ -239,8 +241,13 @@ class Replay:
             core=finding.core if finding is not None else (),
             stuck=_everybody(finding) if finding is not None else (),
             opened_line=number if known is None else known.opened_line,
-            text=f"{head}\n{mismatch_text(self.graph, found, finding, self.now)}",
+            text=f"{head}\n{mismatch_text(self.graph, found, finding, self.now)}\nWhat to do: {self._advised(found, finding)}",
         )
+
+    def _advised(self, found: Mismatch, finding: Finding | None) -> str:
+        if finding is not None:
+            return advice(self.graph, finding)
+        return mismatch_advice(self.graph, found.resource, found.seq)
 
     # --- the end ---
 

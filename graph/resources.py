@@ -24,7 +24,8 @@ class ResourceState:
     """Facts about one resource. `declared` is None for one that was named before it was declared.
 
     holders: participant -> mode -> units. doubtful: a record that may have changed what it
-    counts is lost. waiters: who waits, in the order of asking. queue: those of them
+    counts is lost. taken: when and where holders took it, as far as that was told.
+    waiters: who waits, in the order of asking. queue: those of them
     whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
     """
 
@@ -42,6 +43,7 @@ class ResourceState:
     arrivals: dict[str, int] = field(default_factory=dict)
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
     sites: dict[int, dict[str, str]] = field(default_factory=dict)
+    taken: dict[str, tuple[float, str]] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
@@ -77,6 +79,15 @@ class ResourceState:
     def held(self) -> int:
         """Units held by anybody."""
         return sum(sum(modes.values()) for modes in self.holders.values())
+
+    def take(self, participant: str, at: float, site: str | None) -> None:
+        """Note where and when (seconds) somebody who holds nothing yet takes it; of the last `KEPT_TAKEN`."""
+        if site is None or participant in self.holders:
+            return
+        self.taken.pop(participant, None)
+        self.taken[participant] = (at, site)
+        if len(self.taken) > KEPT_TAKEN:
+            del self.taken[next(iter(self.taken))]
 
     def mismatched(self, seq: int) -> bool:
         """Whether two participants issued different operations as number `seq`."""
@@ -118,6 +129,7 @@ class ResourceState:
 
 
 KEPT_SIGNATURES = 256
+KEPT_TAKEN = 64
 
 
 def first_count(resource: Resource) -> int:

@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from unknot.graph import events as ev
+from unknot.graph.advice import advice, mismatch_advice
 from unknot.graph.call_sites import CallSites, Mixing
 from unknot.graph.collectives import minority
 from unknot.graph.explain import headline, mismatch_headline, mismatch_text, sentences, text
@@ -221,7 +222,8 @@ def _mismatches(graph: LiveGraph, run: str, now: float) -> Iterator[Diagnosed]:
         yield Diagnosed(
             cause="mismatch", kind="mismatch", group=one.resource.removeprefix("coll:"), seq=one.seq,
             culprits=_ranks(minority(one.issued)), waiting=_ranks(waiting),
-            text=f"{mismatch_headline(one, run)}\n{mismatch_text(graph, one, standing, now)}",
+            text=f"{mismatch_headline(one, run)}\n{mismatch_text(graph, one, standing, now)}\n"
+            f"What to do: {mismatch_advice(graph, one.resource, one.seq)}",
         )  # fmt: skip
 
 
@@ -231,7 +233,7 @@ def _rings(graph: LiveGraph, run: str, now: float) -> Iterator[Diagnosed]:
             continue
         group = one.groups[0].removeprefix("coll:") if one.groups else ""
         seq = next((edge.seq for edge in one.edges if edge.seq is not None), None)
-        told = f"{headline(one, run, now)}\n{text(sentences(graph, one, now))}"
+        told = f"{headline(one, run, now)}\n{text(sentences(graph, one, now))}\nWhat to do: {advice(graph, one)}"
         yield Diagnosed(
             cause=one.cause, kind=one.kind, group=group, seq=seq, culprits=_ranks(one.culprits),
             waiting=_ranks((*one.core, *one.stuck)), text=told,

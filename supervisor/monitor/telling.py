@@ -6,6 +6,7 @@ import hashlib
 
 import msgspec
 
+from unknot.graph.advice import advice
 from unknot.graph.explain import headline, sentences, slow_headline
 from unknot.graph.finding import Finding, SlowChain
 from unknot.graph.ids import parse, shown
@@ -39,7 +40,7 @@ def of_finding(graph: LiveGraph, finding: Finding, *, run: str, incident_id: str
         id=incident_id, run=run, cause=finding.cause, kind=finding.kind, state="confirmed",
         headline=headline(finding, run, now), lines=_lines(graph, finding, now), culprits=finding.culprits,
         victims=finding.victims, core=finding.core, stuck=finding.stuck, tickets=finding.tickets,
-        opened_at=now, closing_wait_at=finding.closing_wait_at, confirmed_at=now,
+        opened_at=now, closing_wait_at=finding.closing_wait_at, confirmed_at=now, advice=advice(graph, finding),
     )  # fmt: skip
 
 
