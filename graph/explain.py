@@ -176,13 +176,13 @@ def mismatch_text(graph: LiveGraph, mismatch: Mismatch, finding: Finding | None,
     return f"1. {head}\n{text(rest)}"
 
 
-def slow_headline(chain: SlowChain, run: str) -> str:
-    """One line about old waits that are no deadlock."""
+def slow_headline(chain: SlowChain, run: str, *, starved: bool = False) -> str:
+    """One line about old waits that are no deadlock; `starved`: they wait for units that somebody keeps."""
     waiters = f"{len(chain.waiters)} wait" if len(chain.waiters) > 1 else f"{bare(chain.waiters[0])} waits"
     if chain.kind == "external":
         return f"EXTERNAL in run {run}: {waiters} for {short(chain.resource)} (for {age(chain.oldest_age_s)})"
     roots = listed(map(bare, chain.roots), "or")
-    return f"SLOW in run {run}: {waiters} for {roots} (for {age(chain.oldest_age_s)})"
+    return f"{'STARVED' if starved else 'SLOW'} in run {run}: {waiters} for {roots} (for {age(chain.oldest_age_s)})"
 
 
 def slow_sentence(chain: SlowChain) -> str:

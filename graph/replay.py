@@ -32,6 +32,7 @@ from unknot.graph.explain import headline, mismatch_headline, mismatch_text, sen
 from unknot.graph.finding import Finding, Mismatch, Verdict
 from unknot.graph.hazards import Hazard, LockOrder
 from unknot.graph.live import LiveGraph
+from unknot.graph.notes import Activity, Note, notes
 from unknot.graph.proof import Proofs
 from unknot.graph.trace import Header, Line, at_line
 from unknot.graph.verdict import evaluate
@@ -64,13 +65,18 @@ class Final(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a trace told. `left_out`: incidents that are over and were too many to keep."""
+    """What a trace told.
+
+    `notes`: what keeps others at its end without being a standstill; `left_out`: incidents that are over and were too many
+    to keep.
+    """
 
     events: int
     incidents: tuple[Incident, ...]
     final: Final
     hazards: tuple[Hazard, ...]
     mixings: tuple[Mixing, ...] = ()
+    notes: tuple[Note, ...] = ()
     left_out: int = 0
 
 
@@ -95,6 +101,7 @@ class Replay:
     graph: LiveGraph = field(default_factory=LiveGraph)
     locks: LockOrder = field(default_factory=LockOrder)
     sites: CallSites = field(default_factory=CallSites)
+    activity: Activity = field(default_factory=Activity)
     now: float = 0.0
     events: int = 0
     left_out: int = 0
@@ -117,6 +124,7 @@ class Replay:
         self.events += 1
         self.locks.observe(self.graph, event)
         self.sites.observe(self.graph, event)
+        self.activity.observe(event)
         if self._matters(event):
             self._look(line.number)
 
@@ -131,6 +139,7 @@ class Replay:
             final=self._final(verdict),
             hazards=self.locks.hazards(),
             mixings=self.sites.warnings(),
+            notes=notes(self.graph, self.activity, self.now),
             left_out=self.left_out,
         )
 

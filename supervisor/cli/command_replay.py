@@ -77,6 +77,7 @@ def _document(told: _Told) -> dict[str, Any]:
         "final": report.final,
         "hazards": report.hazards,
         "warnings": report.mixings,
+        "notes": report.notes,
         "skipped": told.skipped,
         "left_out": report.left_out,
     }
@@ -95,6 +96,8 @@ def _lines(told: _Told, shown: Look) -> list[Line]:
         lines += [line(), line(span(f"{shown.glyphs.waiting} hazard: {hazard.text}", "warn"))]
     for mixing in report.mixings:
         lines += [line(), line(span(f"{shown.glyphs.waiting} warning: {mixing.text}", "warn"))]
+    for one_note in report.notes:
+        lines += [line(), line(span(f"{shown.glyphs.waiting} {one_note.cause}: {one_note.text}", "warn"))]
     if told.skipped:
         lines += [line(), line(span(f"{told.skipped} lines were skipped", "warn"))]
     return lines

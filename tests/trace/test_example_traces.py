@@ -35,6 +35,7 @@ def test_a_trace_is_answered_as_it_says_beside_it(name: str) -> None:
     assert {"stuck": list(report.final.stuck), "core": list(report.final.core)} == wanted["final"]
     assert [list(one.locks) for one in report.hazards] == wanted["hazards"]
     assert [[one.resource, sorted(one.sites)] for one in report.mixings] == wanted["warnings"]
+    assert sorted([one.cause, list(one.culprits)] for one in report.notes) == wanted["notes"]
     for text, phrases in zip(texts, said, strict=True):
         assert [phrase for phrase in phrases if phrase not in text] == [], text
 
