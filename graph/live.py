@@ -250,6 +250,8 @@ class LiveGraph:
         elif event.count is not None and self._may_count(known, event):
             state.count = event.count
         state.declared = event
+        if event.returners is not None:
+            state.returners = event.returners
         if self._source == STORE and event.count is not None:
             state.count, state.store_counted, state.doubtful = event.count, True, False
 

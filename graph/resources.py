@@ -24,9 +24,9 @@ class ResourceState:
     """Facts about one resource. `declared` is None for one that was named before it was declared.
 
     holders: participant -> mode -> units. doubtful: a record that may have changed what it
-    counts is lost. taken: when and where holders took it, as far as that was told.
-    waiters: who waits, in the order of asking. queue: those of them
-    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
+    counts is lost. taken: when and where holders took it, as far as that was told. waiters: who waits, in the order
+    of asking. queue: those of them whose place is known, in the order of being served. count: messages in a mailbox
+    or the number of a latch. returners: who has messages of a mailbox in its hands and may put them back.
     """
 
     id: str
@@ -35,6 +35,7 @@ class ResourceState:
     waiters: dict[str, None] = field(default_factory=dict)
     queue: list[str] = field(default_factory=list)
     count: int = 0
+    returners: tuple[str, ...] = ()
     is_set: bool = False
     closed: bool = False
     store_counted: bool = False

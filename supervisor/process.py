@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from unknot.graph.errors import UnknotError
 from unknot.graph.events import Record
 from unknot.recovery.answers import ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
+from unknot.recovery.marks import Mark, mark
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import MemberInfo, Registration, end, members, new_boot, register
 from unknot.supervisor.clock import RunClock
@@ -118,6 +120,7 @@ class Process:
         self.listener: Listener | None = None
         self.publisher: Publisher | None = None
         self.progress: dict[str, int] = {}
+        self.marks_lost = 0
         self._side_stores: list[RedisStore] = []
 
     def observe(self) -> None:
@@ -176,6 +179,14 @@ class Process:
     def members_quickly(self) -> list[MemberInfo]:
         """The same for observers: StoreUnavailable at once where Redis does not answer at once."""
         return members(self._side_stores[0] if self._side_stores else self.store)
+
+    def mark(self, what: Mark, *, at: float | None = None) -> None:
+        """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
+        if self.incarnation > 1:
+            try:
+                mark(self.store, self.member, self.incarnation, what, self.clock() if at is None else at)
+            except UnknotError:
+                self.marks_lost += 1
 
     def wake(self, participant: str, ticket: int) -> None:
         """Have a wait in the store look again whether it was interrupted."""

@@ -10,6 +10,7 @@ import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+import psutil
 import ray
 
 from unknot.graph.events import Atom, Clause
@@ -26,12 +27,15 @@ _COLLECTIVE_LIMIT = timedelta(minutes=30)
 # So many generations in a row without a step done end blind retries, wherever they broke (setup included).
 _FRUITLESS_GENERATIONS = 8
 Outcome = Literal["done", "closed", "idle"]
+_ended: Outcome | None = None
 
 
 def join_as_actor() -> Process:
     """Register this actor's process and wrap what it uses; the first act, before user code."""
     actor_id = ray.get_runtime_context().get_actor_id() or ""
     process = processes.join(actor_id=actor_id)
+    process.mark("process", at=psutil.Process().create_time())
+    process.mark("registered")
     instrument("ray", "threading")
     return process
 
@@ -42,8 +46,16 @@ def enter(instance: Any) -> Outcome:
     Returns:
         "done" when `run` returned, "closed" when the run ended first, "idle" for a member without `run`.
     """
+    global _ended
+    if _ended is None:
+        _ended = _entered(instance)
+    return _ended  # Ray could not reach this process for a while, and the call was made again
+
+
+def _entered(instance: Any) -> Outcome:
     process = processes.current("unknot_main")
     settings = process.settings
+    process.mark("entered")
     try:
         if settings.group is not None:
             _train(instance, process)

@@ -105,6 +105,8 @@ class MonitorCore:
         told: list[Instruction] = []
         for member in self._roster.dead():
             told += self._tell(telling.death(member, run=self._run, now=now))
+        for member in self._roster.crashed(now):
+            told += self._tell(telling.crash(member, run=self._run, now=now))
         return told + self._missing() + self._silences(now) + self._evaluate(now)
 
     def acknowledged(self, key: str, outcome: str, now: float) -> list[Instruction]:
@@ -417,6 +419,8 @@ class MonitorCore:
             incident = case.incident
             if incident.cause == "unresponsive":
                 over = telling.answers_again(self.graph, incident) or self._roster.is_over(incident.culprits[0])
+            elif incident.kind == "crash":
+                over = self._roster.is_back(incident.culprits[0])
             else:
                 over = incident.kind == "member" and self._roster.is_replaced(incident.culprits[0])
             if over:

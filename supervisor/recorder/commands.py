@@ -22,7 +22,7 @@ class Command(msgspec.Struct, frozen=True, tag="command", kw_only=True):
     key: str
     token: int
     source: str
-    do: Literal["interrupt", "break", "stacks"]
+    do: Literal["interrupt", "break", "stacks", "restart"]
     incident: str
     participant: str = ""
     ticket: int = 0

@@ -62,6 +62,10 @@ def replayed(pieces: list[bytes]) -> Report:
     return play.report()
 
 
+def count(pieces: list[bytes], kind: str) -> int:
+    return b"".join(list(pieces)).count(f'"ev":"{kind}"'.encode())
+
+
 def crossing(scene: Scene) -> None:
     a, b = scene.workers("agent/a", "agent/b")
     a.call("lock", "left")
@@ -101,15 +105,14 @@ def test_a_run_of_waits_that_end_has_no_incident_however_its_items_and_locks_mov
     with taping(scene) as pieces:
         a, b = scene.workers("agent/a", "agent/b")
         a.call("declare", "raw", ["agent/a"], ["agent/b"])
-        for number in range(4):
+        for number in range(1, 5):
             taken = b.begin("receive", "raw")
-            until(lambda: f'"p":"{B}"'.encode() in b"".join(list(pieces)))
+            until(lambda: count(pieces, "wait") >= number)  # noqa: B023 - awaited at once
             a.call("lock", "left")
             a.call("send", "raw", number)
             assert taken.result() == number
             a.call("unlock", "left")
-        told = len(pieces)
-        until(lambda: len(pieces) > told or b'"wake"' in b"".join(list(pieces)))
+            until(lambda: count(pieces, "wake") >= number)  # noqa: B023 - awaited at once
     assert replayed(pieces).incidents == ()
     kinds = [json.loads(line)["ev"] for line in b"".join(pieces).splitlines()[1:]]
     assert {"start", "wait", "wake", "resource"} <= set(kinds)
