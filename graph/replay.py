@@ -9,9 +9,8 @@ One standstill is one incident. A finding goes on as the incident with which it 
 which another one is joined does not end and begin anew; a ring that a deadline will cut never goes on as one that none
 will. A mismatch is one incident per group, from the first index at which ranks disagree, whether or not anybody waits.
 
-When to evaluate? Only a new wait, something consumed or cleared, an end, a new declaration or an operation issued can
-make anybody stuck, and only while something is found (or a candidate) can anything else change the answer. The rest of
-the events, most of a healthy trace, cost their `apply` alone.
+The whole graph is looked at only when the answer can have changed: while something is found or a record is missing, after every
+event; else when somebody may have become stuck (triggers.py). Most events of a healthy trace cost little more than their `apply`.
 
 Memory: the live graph, the open incidents, and of those that are over at most `KEPT`; `left_out` counts the rest.
 """
@@ -35,10 +34,10 @@ from unknot.graph.live import LiveGraph
 from unknot.graph.notes import Activity, Note, notes
 from unknot.graph.proof import Proofs
 from unknot.graph.trace import Header, Line, at_line
+from unknot.graph.triggers import Triggers
 from unknot.graph.verdict import evaluate
 
 KEPT = 10_000
-_MAY_STICK = (ev.Wait, ev.End, ev.Recv, ev.Resource, ev.Clear, ev.Add, ev.Arrive, ev.Hold, ev.Start, ev.Fence)
 _SAYS_NOTHING = (ev.Progress,)
 
 
@@ -108,13 +107,18 @@ class Replay:
     _incidents: list[Incident] = field(default_factory=list)
     _open: list[_Open] = field(default_factory=list)
     _mismatched: dict[str, Incident] = field(default_factory=dict)
-    _candidates: bool = False
+    _found: bool = False
+    _triggers: Triggers = field(init=False)
     _proofs: Proofs = field(default_factory=Proofs)
+
+    def __post_init__(self) -> None:
+        self._triggers = Triggers(self.graph)
 
     def feed(self, line: Line) -> None:
         """Take the next line. After a TraceError nothing of it has changed the graph."""
         event = line.event
         self.now = max(self.now, event.t)
+        triggered = self._triggers.before(event)
         if self.header.order == "total":
             self._apply(line)
         else:
@@ -125,7 +129,7 @@ class Replay:
         self.locks.observe(self.graph, event)
         self.sites.observe(self.graph, event)
         self.activity.observe(event)
-        if self._matters(event):
+        if self.looks and (self._matters(event) or triggered):
             self._look(line.number)
 
     def report(self) -> Report:
@@ -152,14 +156,15 @@ class Replay:
             raise at_line(error, line.number) from error
 
     def _matters(self, event: ev.Event) -> bool:
-        if isinstance(event, _SAYS_NOTHING) or not self.looks:
+        if isinstance(event, _SAYS_NOTHING):
             return False
-        if self.header.order == "arrival" or self._open or self._mismatched:
+        if self._found or self._open or self._mismatched or self.graph.counters["gaps"]:
             return True
-        return isinstance(event, _MAY_STICK)
+        return self._triggers.after(event)
 
     def _look(self, number: int) -> None:
         verdict = evaluate(self.graph, self.now)
+        self._found = bool(verdict.findings)
         findings = [one for one in verdict.findings if one.kind != "mismatch"]
         if self.header.order == "arrival":
             findings = self._proofs.proved(findings, self.graph, self.now)
