@@ -14,6 +14,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
@@ -35,6 +36,7 @@ from unknot.recovery.manifest import (
 
 RUN_FILE = "run.json"
 _BLOCK = 1024 * 1024
+_HALF = ".tmp"
 
 Reached = Callable[[str], None]
 
@@ -84,7 +86,7 @@ def write_whole(path: Path, body: bytes, *, reached: Reached = _nothing) -> None
 
     `reached` is told `written` before the rename, and `renamed` before that is durable.
     """
-    half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    half = path.with_name(f"{path.name}.{secrets.token_hex(4)}{_HALF}")
     try:
         with open(half, "wb") as file:
             file.write(body)
@@ -146,6 +148,13 @@ def write_manifest(directory: Path, manifest: Manifest, *, reached: Reached = _n
     path = directory / manifest.id / MANIFEST_FILE
     write_whole(path, msgspec.json.format(msgspec.json.encode(manifest)), reached=reached)
     return path
+
+
+def write_manifest_again(directory: Path, manifest: Manifest) -> None:
+    """Put it there after a crash of whoever should have, and remove what that one left. OSError."""
+    path = write_manifest(directory, manifest)
+    for half in path.parent.glob(f"{MANIFEST_FILE}.*{_HALF}"):
+        half.unlink(missing_ok=True)
 
 
 class Shelf(msgspec.Struct, frozen=True, kw_only=True):

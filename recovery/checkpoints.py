@@ -37,6 +37,8 @@ from unknot.recovery.manifest import (
 )
 from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
+from unknot.recovery.take import settle
+from unknot.recovery.weights import settle_weights
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,6 +177,16 @@ class Checkpoints:
         """The committed ones, newest first."""
         return committed_manifests(self.store)
 
+    def candidates(self) -> tuple[Manifest, ...]:
+        """What a run may go on from, newest first: the committed ones, or, of a Redis that was lost, those in the directory.
+
+        A Redis that has ever committed one of this run knows better than the directory: a run that begins anew has none.
+        """
+        known = self.manifests()
+        if known or self.store.command("EXISTS", self.store.key("manifest_n")):
+            return known
+        return files.read_shelf(self.directory).manifests
+
     def newest(self) -> Manifest | None:
         """The newest committed one, None when there is none."""
         return next(iter(self.manifests()), None)
@@ -190,19 +202,29 @@ class Checkpoints:
     def settle(self, member: str = "") -> Settled:
         """Housekeeping: write missing `manifest.json` files, drop what is older than the newest kept, remove what is nobody's.
 
+        And what the newest manifest makes final: items that the group took in steps before it are consumed, versions of weights
+        that it covers are provisional no more.
+
         Safe to run at any time, by anybody, and again after any crash. `member` names whose named points are passed.
 
         Raises:
             OSError: a file cannot be written or removed.
         """
         manifests = self.manifests()
+        self._make_final(manifests[:1])
         missing = [one for one in manifests if not self._is_published(one) and self.folder(one.id).is_dir()]
         for manifest in missing:
-            files.write_manifest(self.directory, manifest)
+            files.write_manifest_again(self.directory, manifest)
         dropped = self._drop(manifests, member)
         return Settled(
             written=tuple(one.id for one in missing), dropped=dropped, swept=tuple(self._sweep(member))
         )
+
+    def _make_final(self, newest: Sequence[Manifest]) -> None:
+        for manifest in newest:
+            settle(self.store, manifest.group, manifest.seq, ack="manifest")
+            for name, n in manifest.covers.items():
+                settle_weights(self.store, name, n, generation=manifest.generation)
 
     def _is_published(self, manifest: Manifest) -> bool:
         return (self.folder(manifest.id) / MANIFEST_FILE).is_file()

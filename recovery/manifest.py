@@ -78,7 +78,8 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `source` is `member#incarnation`. `state_sha256` is the digest of the state and the generators as they were in memory
     (`unknot.integrations.torch.digest`), '' where it was not taken. `items` are the mailbox items whose effect is in this state:
-    the commit acknowledges them.
+    the commit acknowledges them. `covers`: name of weights -> the newest number that was published from this state or before it;
+    later ones are provisional.
     """
 
     rank: int
@@ -87,6 +88,7 @@ class RankRecord(msgspec.Struct, frozen=True, kw_only=True):
     rng: str
     state_sha256: str = ""
     items: tuple[str, ...] = ()
+    covers: dict[str, int] = {}
 
 
 class MailboxCursor(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +147,15 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     def bytes(self) -> int:
         """The size of all files."""
         return sum(entry.bytes for entry in self.files)
+
+    @property
+    def covers(self) -> dict[str, int]:
+        """Name of weights -> the newest number that belongs to this checkpoint, as any rank says."""
+        found: dict[str, int] = {}
+        for record in self.ranks:
+            for name, number in record.covers.items():
+                found[name] = max(number, found.get(name, number))
+        return found
 
     def of_rank(self, rank: int) -> RankRecord | None:
         """What `rank` wrote; None where there was no such rank."""

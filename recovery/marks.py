@@ -13,8 +13,9 @@ Mark = Literal["noticed", "fenced", "process", "registered", "entered", "formed"
 ORDER: tuple[Mark, ...] = ("noticed", "fenced", "process", "registered", "entered", "formed", "restored", "committed")
 
 
-def mark(store: Store, member: str, incarnation: int, what: Mark, at: float) -> None:
-    """This incarnation of `member` came so far at `at`, seconds since the epoch."""
+def mark(store: Store, source: tuple[str, int], what: Mark, at: float) -> None:
+    """This (member, incarnation) came so far at `at`, seconds since the epoch."""
+    member, incarnation = source
     store.command("HSETNX", store.key("marks", member), f"{incarnation}|{what}", f"{at:.6f}")
 
 

@@ -59,6 +59,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     size: int = 1
     disabled: bool = False
+    checkpoints: str = ""
 
     def to_environment(self) -> str:
         """As the value of `SUPERVISOR_WORKER`."""
@@ -184,7 +185,7 @@ class Process:
         """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
         if self.incarnation > 1:
             try:
-                mark(self.store, self.member, self.incarnation, what, self.clock() if at is None else at)
+                mark(self.store, (self.member, self.incarnation), what, self.clock() if at is None else at)
             except UnknotError:
                 self.marks_lost += 1
 

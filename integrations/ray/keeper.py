@@ -223,8 +223,8 @@ class Keeper:
         try:
             store, at = self._process.store, self._process.clock()
             if crashed(store, member, incarnation, how=how).done:
-                mark(store, member, incarnation + 1, "noticed", at)
-                mark(store, member, incarnation + 1, "fenced", self._process.clock())
+                mark(store, (member, incarnation + 1), "noticed", at)
+                mark(store, (member, incarnation + 1), "fenced", self._process.clock())
         except UnknotError as error:
             _log.warning("keeper.crash.not_said", member=member, error=str(error))
 

@@ -28,6 +28,7 @@ from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
+from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
 from unknot.recovery.restart import RestartPolicy
 from unknot.supervisor.incidents import Incident
@@ -42,11 +43,17 @@ _log = structlog.get_logger("unknot.run")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a run ended: each member's outcome, and the incidents it met."""
+    """How a run ended: each member's outcome, and the incidents it met.
+
+    digests: SHA-256 over the final weights, optimizer and random generators of each trainer group that has a state.
+    recoveries: of every member that was started again, how long each part took.
+    """
 
     run: str
     outcomes: dict[str, str]
     incidents: tuple[Incident, ...]
+    digests: dict[str, str] = {}
+    recoveries: tuple[Recovery, ...] = ()
 
 
 class MemberHandle:
@@ -218,7 +225,10 @@ class Run:
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
         found = self.incidents(open_only=False)
         self._news.tell(found)
-        return Report(self.name, dict(self._keeper.outcomes), tuple(found))
+        store = self._process.store
+        return Report(
+            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store)
+        )
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
         if self._keeper.failures:

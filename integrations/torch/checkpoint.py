@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -33,7 +35,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from unknot.integrations.torch import staging
-from unknot.integrations.torch.digest import leaf_digests, state_digest
+from unknot.integrations.torch.digest import leaf_hashes, state_hash
 from unknot.recovery.checkpoint_errors import CheckpointFailed
 from unknot.recovery.checkpoint_files import entry_of, sync_directory, write_whole
 from unknot.recovery.checkpoints import Answered, Checkpoints, Place
@@ -43,6 +45,7 @@ from unknot.recovery.points import reached
 
 _log = structlog.get_logger("unknot.checkpoint")
 _DROP_LIMIT_S = 10.0
+_RESULTS_KEPT = 64
 _LOOK = "see the cause in the log of this rank"
 
 SaveOutcome = Literal["committed", "waiting", "failed", "dropped"]
@@ -79,13 +82,20 @@ class _Vote(msgspec.Struct, frozen=True):
     plain: dict[str, str]
 
 
+class _Final(msgspec.Struct, frozen=True):
+    """What the commit makes final."""
+
+    items: tuple[str, ...]
+    covers: dict[str, int]
+
+
 class _Job:
     """One save under way."""
 
-    def __init__(self, seq: int, staged: staging.Staged, items: Sequence[str]) -> None:
+    def __init__(self, seq: int, staged: staging.Staged, final: _Final) -> None:
         self.seq = seq
         self.staged = staged
-        self.items = tuple(items)
+        self.final = final
         self.id: ManifestId = ""
         self.began = time.monotonic()
         self.stall_s = 0.0
@@ -123,10 +133,12 @@ class Saver:
         self._shut = shut
         self._told = told
         self._job: _Job | None = None
-        self._results: list[SaveResult] = []
+        self._results: deque[SaveResult] = deque(maxlen=_RESULTS_KEPT)
         self._lock = threading.Lock()
 
-    def start(self, seq: int, state: Any, *, items: Sequence[str] = ()) -> bool:
+    def start(
+        self, seq: int, state: Any, *, items: Sequence[str] = (), covers: Mapping[str, int] = MappingProxyType({})
+    ) -> bool:
         """Save `state` as what comes before step `seq`; whether it was begun. All ranks must call it for the same steps.
 
         One save is under way at most: an earlier one is waited for, on every rank alike.
@@ -135,6 +147,7 @@ class Saver:
             seq: the step that comes next when a run goes on from here.
             state: what the trainer's `state_dict` gave; copied before this returns.
             items: ids of the mailbox items whose effect is in this state and that are not acknowledged: the commit does it.
+            covers: name of weights -> the newest number published up to this state: once committed, provisional no more.
 
         Raises:
             StateNotSaveable: something in the state cannot be part of a checkpoint; the error names it.
@@ -143,7 +156,7 @@ class Saver:
         if not self.drain(self._limit_s):
             self._count_failed(seq, f"the save before it has not ended within {self._limit_s:g} s", "write to a faster disk")
             return False
-        job = _Job(seq, staging.stage(state), items)
+        job = _Job(seq, staging.stage(state), _Final(tuple(items), dict(covers)))
         job.stall_s = time.monotonic() - began
         job.thread = threading.Thread(target=self._run, args=(job,), name="unknot-checkpoint", daemon=True)
         self._job = job
@@ -157,9 +170,10 @@ class Saver:
         return job is not None and job.thread is not None and job.thread.is_alive()
 
     def poll(self) -> tuple[SaveResult, ...]:
-        """What has ended since the last call, oldest first."""
+        """What has ended since the last call, oldest first; the newest of them where nobody asks for long."""
         with self._lock:
-            results, self._results = tuple(self._results), []
+            results = tuple(self._results)
+            self._results.clear()
         return results
 
     def drain(self, timeout_s: float) -> bool:
@@ -210,7 +224,8 @@ class Saver:
         reached("manifest.rng.after", me)
         record = RankRecord(
             rank=self.place.rank, source=self.place.source, files=self._entries(folder, rng_file), rng=rng_file,
-            state_sha256=state_digest(job.staged.state, job.staged.rng), items=job.items,
+            state_sha256=state_hash(job.staged.state, job.staged.rng), items=job.final.items,
+            covers=job.final.covers,
         )  # fmt: skip
         sync_directory(folder.parent)
         reached("manifest.digest.after", me)
@@ -221,7 +236,7 @@ class Saver:
         reached("manifest.prepare.before", self.place.member)
         problem, plain = "", {}
         try:
-            plain = leaf_digests(job.staged.state)
+            plain = leaf_hashes(job.staged.state)
             prepared = self.checkpoints.prepare(self.place, job.seq)
             job.id, problem = prepared.id, prepared.why
         except Exception as error:  # noqa: BLE001 - the others must hear of it before this rank gives up

@@ -19,7 +19,7 @@ Bytes are in the machine's order, which is little-endian wherever torch runs. A 
 checkpoint turns one into the other. Anything else has no canonical bytes (pickle depends on identity and order) and is
 refused by name.
 
-`combined_digest` is over ranks in order, so it tells which shard lies where; a state that was sharded otherwise has another digest.
+`combined_hash` is over ranks in order, so it tells which shard lies where; a state that was sharded otherwise has another digest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Path = tuple[str, ...]
 _PLAIN = (bool, int, float, str, bytes, type(None))
 
 
-def state_digest(state: Any, rng: RngState | None = None) -> str:
+def state_hash(state: Any, rng: RngState | None = None) -> str:
     """SHA-256 in hex of a rank's state, and of its random generators if given.
 
     Args:
@@ -61,12 +61,19 @@ def state_digest(state: Any, rng: RngState | None = None) -> str:
     return digest.hexdigest()
 
 
-def leaf_digests(state: Any) -> dict[str, str]:
-    """Path (`optim.lr`) -> digest of each leaf that is no DTensor: what has to be the same on all ranks. Errors as state_digest."""
-    return {shown_path(path): state_digest(leaf) for path, leaf in _leaves(state, ()) if not isinstance(leaf, DTensor | Shard)}
+def leaf_hashes(state: Any) -> dict[str, str]:
+    """Path (`optim.lr`) -> digest of each leaf that is no DTensor: what has to be the same on all ranks. Errors as state_hash."""
+    return {shown_path(path): state_hash(leaf) for path, leaf in _leaves(state, ()) if not isinstance(leaf, DTensor | Shard)}
 
 
-def combined_digest(of_ranks: Sequence[str]) -> str:
+def check_state(state: Any) -> None:
+    """Raise StateNotSaveable for the first leaf that has no canonical bytes; reads no tensor."""
+    for path, leaf in _leaves(state, ()):
+        if not isinstance(leaf, torch.Tensor | Shard):
+            _described(path, leaf)
+
+
+def combined_hash(of_ranks: Sequence[str]) -> str:
     """SHA-256 in hex over the digests of all ranks, by rank."""
     digest = hashlib.sha256()
     for one in of_ranks:

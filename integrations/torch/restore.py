@@ -25,7 +25,7 @@ from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from unknot.integrations.torch.checkpoint import why_of
-from unknot.integrations.torch.digest import state_digest
+from unknot.integrations.torch.digest import state_hash
 from unknot.integrations.torch.rng import capture_rng, restore_rng, rng_from_bytes
 from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.checkpoint_errors import CheckpointUnreadable, NoWholeCheckpoint, StateMismatch
@@ -75,7 +75,7 @@ def restore(
         place: this rank's.
         trainer: has `state_dict` and `load_state_dict`, and its model is made and sharded.
         process_group: of all ranks.
-        candidates: manifests to choose from; None: the committed ones in the store. Rank 0's count.
+        candidates: manifests to choose from; None: those of `checkpoints.candidates()`. Rank 0's count.
 
     Returns None where there is no manifest at all.
 
@@ -110,7 +110,7 @@ def _announced(
     """Rank 0's manifests, on every rank: reading one by one, ranks could see different ones."""
     mine = None
     if place.rank == 0:
-        mine = msgspec.json.encode(checkpoints.manifests() if candidates is None else tuple(candidates))
+        mine = msgspec.json.encode(checkpoints.candidates() if candidates is None else tuple(candidates))
     told: list[Any] = [None] * place.size
     dist.all_gather_object(told, mine, group=process_group)
     return msgspec.json.decode(told[0], type=tuple[Manifest, ...])
@@ -180,7 +180,7 @@ def _set_rng(checkpoints: Checkpoints, manifest: Manifest, rank: int) -> bool:
 def _restored(chosen: Choice, trainer: Any, place: Place, *, has_rng: bool, began: float) -> Restored:
     manifest = chosen.manifest
     assert manifest is not None
-    digest = state_digest(resolved(trainer.state_dict()), capture_rng())
+    digest = state_hash(resolved(trainer.state_dict()), capture_rng())
     record = manifest.of_rank(place.rank)
     same = None if manifest.size != place.size or record is None else digest == record.state_sha256
     if same is False:

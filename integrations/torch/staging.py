@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import keystr, tree_map_with_path
 
+from unknot.integrations.torch.digest import check_state
 from unknot.integrations.torch.rng import RngState, capture_rng
 from unknot.recovery.checkpoint_errors import StateNotSaveable
 from unknot.recovery.errors import ConfigError
@@ -54,9 +55,12 @@ def stage(state: Any) -> Staged:
     """Copy the state and capture the generators of the calling thread's process.
 
     Raises:
-        StateNotSaveable: a value does not pickle, is too large, or is a tensor without data; the error names it.
+        StateNotSaveable: a value does not pickle, has no canonical bytes (see digest.py), is too large, or is a tensor without
+            data; the error names it.
     """
-    return Staged(tree_map_with_path(_copied, resolved(state)), capture_rng())
+    staged = Staged(tree_map_with_path(_copied, resolved(state)), capture_rng())
+    check_state(staged.state)
+    return staged
 
 
 def _copied(path: Any, leaf: Any) -> Any:

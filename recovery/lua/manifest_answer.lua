@@ -13,8 +13,6 @@
 local id, rank, member, incarnation, record = unpack(ARGV)
 local hash = key('manifest', id)
 
-local function item_parts(item) return string.match(item, '^(.*)/(%d+)$') end
-
 -- What a commit reads and writes beside the record; answers an error reply, or nil.
 local function commit_types(records)
   local wrong = wrong_type(P .. 'members', 'set', P .. 'mailboxes', 'set', P .. 'published', 'set')
@@ -35,22 +33,21 @@ local function commit_types(records)
     wrong = wrong_type(key('unacked', one.member), 'hash')
     if wrong then return wrong end
     for _, item in ipairs(one.items) do
-      if not item_parts(item) then return redis.error_reply('UNKNOTARG ' .. item .. ' is no item id') end
+      local name = string.match(item, '^(.*)/%d+$')
+      if not name then return redis.error_reply('UNKNOTARG ' .. item .. ' is no item id') end
+      wrong = mailbox_types(name)
+      if wrong then return wrong end
     end
   end
-  return nil
+  return ordered_types()
 end
 
-local function acknowledge(records)
+local function acknowledge_all(records)
+  local count = 0
   for _, one in ipairs(records) do
-    for _, item in ipairs(one.items) do
-      local name, seq = item_parts(item)
-      if redis.call('HDEL', key('unacked', one.member), item) == 1 then
-        redis.call('HDEL', key('mboxi', name), seq, seq .. 'h')
-        redis.call('HINCRBY', key('mbox', name), 'acked', 1)
-      end
-    end
+    for _, item in ipairs(one.items) do if acknowledge(one.member, item) then count = count + 1 end end
   end
+  if count > 0 then pump_ordered() end
 end
 
 local function note_agents()
@@ -110,7 +107,7 @@ end
 wrong = commit_types(records)
 if wrong then return wrong end
 
-acknowledge(records)
+acknowledge_all(records)
 note_agents()
 note_mailboxes()
 note_weights()

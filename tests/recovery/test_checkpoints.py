@@ -13,8 +13,12 @@ from unknot.recovery import checkpoint_files as files
 from unknot.recovery.answers import ask
 from unknot.recovery.checkpoints import Checkpoints, Place
 from unknot.recovery.errors import ConfigError, StoreCorrupt
+from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.manifest import Manifest
+from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.run import RunClaim
+from unknot.recovery.take import kept_items, take
+from unknot.recovery.weights import Weights
 from unknot.supervisor.store.redis_store import RedisStore
 
 
@@ -76,6 +80,47 @@ def test_the_record_of_what_is_committed_or_may_yet_be_cannot_be_forgotten(
     live = checkpoints.prepare(places[0], 2).id
     assert ask(store, "manifest_forget", kept, live, "unknown") == ("ok", (0,))
     assert {attempt.id for attempt in checkpoints.attempts()} == {kept, live}
+
+
+def test_an_item_that_a_commit_acknowledges_and_its_manifest_are_there_together(
+    checkpoints: Checkpoints, store: RedisStore
+) -> None:
+    (place,) = form(store, size=1)
+    rank = NullRecorder(place.member, place.incarnation)
+    box = Mailbox("scored", store, rank).declare(8)
+    for value in (1, 2):
+        box.send(value)
+    first, second = box.receive().id, box.receive().id
+    attempt = checkpoints.prepare(place, 4).id
+    mine = record(0, source=place.source, items=(first,))
+    for _ in range(2):
+        answered = checkpoints.answer(attempt, place, mine)
+        assert answered.manifest is not None
+        (cursor,) = answered.manifest.mailboxes
+        assert (cursor.name, cursor.sent, cursor.taken, cursor.acked) == ("scored", 2, 2, 1)
+    assert store.command("HKEYS", store.key("unacked", "trainer/0")) == [second.encode()]
+
+
+def test_what_the_newest_manifest_makes_final_is_settled_with_it_and_nothing_later(
+    checkpoints: Checkpoints, store: RedisStore
+) -> None:
+    (place,) = form(store, size=1)
+    rank = NullRecorder(place.member, place.incarnation)
+    box = Mailbox("scored", store, rank).declare(8, ack="manifest")
+    weights = Weights("policy", store, rank)
+    for seq in range(3):
+        box.send(seq)
+        take(store, rank, group=GROUP, seq=seq, call=0, mailbox="scored", n=1)
+        weights.publish(seq, place.generation)
+    attempt = checkpoints.prepare(place, 2).id
+    mine = msgspec.structs.replace(record(0, source=place.source), covers={"policy": 2})
+    write_files(checkpoints.folder(attempt), mine)
+    checkpoints.answer(attempt, place, mine)
+    for _ in range(2):
+        checkpoints.settle()
+        assert kept_items(store, GROUP) == 1, "the item of step 2, which is repeated from this manifest"
+        assert (box.statistics().acked, weights.latest().provisional) == (2, True)
+    assert weights.latest(exact=2).provisional is False
 
 
 def test_ranks_that_disagree_about_their_number_are_told(checkpoints: Checkpoints, store: RedisStore) -> None:
@@ -151,12 +196,23 @@ def test_numbers_go_on_where_the_directory_stands_when_redis_has_begun_anew(chec
     assert checkpoints.settle().swept == (), "whole checkpoints that this Redis does not know are not its to remove"
 
 
+def test_a_run_whose_redis_was_lost_may_go_on_from_its_directory(checkpoints: Checkpoints, store: RedisStore) -> None:
+    kept = commit(checkpoints, form(store), 1)
+    assert checkpoints.candidates() == (kept,)
+    for key in store.command("KEYS", store.key("*")):
+        store.command("DEL", key)
+    assert (checkpoints.manifests(), checkpoints.candidates()) == ((), (kept,))
+    newer = commit(checkpoints, form(store), 2)
+    assert newer.number == kept.number + 1
+    assert checkpoints.candidates() == (newer,)
+
+
 def test_a_run_that_begins_anew_knows_no_checkpoint_and_leaves_the_files(checkpoints: Checkpoints, store: RedisStore) -> None:
     claim = RunClaim.take(store)
     kept = commit(checkpoints, form(store), 1)
     claim.close()
     RunClaim.take(store)
-    assert checkpoints.manifests() == ()
+    assert checkpoints.candidates() == ()
     checkpoints.settle()
     assert files.read_shelf(checkpoints.directory).manifests == (kept,)
 

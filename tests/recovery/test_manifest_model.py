@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.recovery.manifests import GROUP, form, record, write_files
-from unknot.recovery.answers import ask
 from unknot.recovery.checkpoint_files import list_folders, read_shelf
 from unknot.recovery.checkpoints import Answered, Checkpoints, Place
 from unknot.recovery.errors import FencedError
@@ -268,22 +267,3 @@ def test_making_manifests_is_its_model(redis_url: str) -> None:
         ManifestMachine,
         settings=settings(max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)),
     )
-
-
-def test_an_item_that_a_commit_acknowledges_and_its_manifest_are_there_together(store: RedisStore, tmp_path: Path) -> None:
-    places = form(store, size=1)
-    checkpoints = Checkpoints(store, tmp_path)
-    who = (places[0].member, places[0].incarnation)
-    assert ask(store, "mbox_declare", "scored", "8", "", "").word == "ok"
-    for ticket in (1, 2):
-        ask(store, "mbox_send", "scored", *who, places[0].source, ticket, "try", b"value")
-        ask(store, "mbox_receive", "scored", *who, places[0].source, 10 + ticket, "try")
-    attempt = checkpoints.prepare(places[0], 4).id
-    mine = record(0, source=places[0].source, items=("scored/1",))
-    write_files(checkpoints.folder(attempt), mine)
-    for _ in range(2):
-        answered = checkpoints.answer(attempt, places[0], mine)
-        assert answered.manifest is not None
-        (cursor,) = answered.manifest.mailboxes
-        assert (cursor.name, cursor.sent, cursor.taken, cursor.acked) == ("scored", 2, 2, 1)
-    assert store.command("HKEYS", store.key("unacked", "trainer/0")) == [b"scored/2"]

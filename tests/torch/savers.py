@@ -29,7 +29,7 @@ from torch.distributed.fsdp import fully_shard
 
 from unknot.integrations.torch import sockets
 from unknot.integrations.torch.checkpoint import Saver, SaveResult
-from unknot.integrations.torch.digest import state_digest
+from unknot.integrations.torch.digest import state_hash
 from unknot.integrations.torch.rendezvous import RendezvousStore
 from unknot.integrations.torch.restore import restore
 from unknot.integrations.torch.rng import capture_rng, seed
@@ -98,7 +98,7 @@ class Trainer:
 
     def digest(self) -> str:
         """Of all that a step changes."""
-        return state_digest(self.state_dict(), capture_rng())
+        return state_hash(self.state_dict(), capture_rng())
 
 
 class _Story:

@@ -110,6 +110,7 @@ class Crashing:
         assert sorted(entry.name for entry in os.scandir(self.directory) if entry.is_dir()) == sorted(one.id for one in seen)
         assert [attempt.validate() for attempt in self._checkpoints.attempts()] == [()] * len(seen), point
         assert len(seen) <= 2, point
+        assert list(self.directory.glob("*/*.tmp")) == [], point
 
 
 @pytest.fixture
