@@ -168,9 +168,30 @@ def _resource(event: ev.Resource) -> _Problem:
 def _wait(event: ev.Wait) -> _Problem:
     if event.ticket < 0:
         return f"ticket {event.ticket}", "zero or more"
-    if any(atom.seq is not None and atom.seq < 0 for clause in event.needs for atom in clause.of):
-        return "a negative operation number", "zero or more"
+    for clause in event.needs:
+        if not 0 <= clause.k <= len(clause.of):
+            return f"{clause.k} of {len(clause.of)} atoms", "k between 0 and the number of atoms"
+        for atom in clause.of:
+            if sum(part is not None for part in (atom.r, atom.p, atom.external)) != 1:
+                return "an atom with none or several of r, p, external", "exactly one of them"
+            if atom.units <= 0:
+                return f"{atom.units} units", "a positive number"
+            if atom.seq is not None and atom.seq < 0:
+                return f"operation number {atom.seq}", "zero or more"
     return None
+
+
+def _units(event: ev.Hold | ev.Release) -> _Problem:
+    return (f"{event.units} units of {event.r}", "a positive number") if event.units <= 0 else None
+
+
+def _count(event: ev.Send | ev.Recv | ev.Signal) -> _Problem:
+    wrong = isinstance(event.n, int) and event.n <= 0
+    return (f"a count of {event.n} for {event.r}", "a positive number") if wrong else None
+
+
+def _arrive(event: ev.Arrive) -> _Problem:
+    return (f"operation number {event.seq}", "zero or more") if event.seq < 0 else None
 
 
 def _end(event: ev.End) -> _Problem:
@@ -191,4 +212,5 @@ def _beat(event: ev.Beat) -> _Problem:
 
 _CHECKS: dict[type, Callable[[Any], _Problem]] = {
     ev.Resource: _resource, ev.Wait: _wait, ev.End: _end, ev.Progress: _progress, ev.Fence: _fence, ev.Beat: _beat,
+    ev.Hold: _units, ev.Release: _units, ev.Send: _count, ev.Recv: _count, ev.Signal: _count, ev.Arrive: _arrive,
 }  # fmt: skip

@@ -162,3 +162,26 @@ def test_what_is_written_is_read_back(order: str) -> None:
 def test_an_answer_to_a_round_carries_its_number_once() -> None:
     beat = Beat(src="a#1", n=7, tickets={}, round=1)
     assert encode(Line(number=2, event=beat, src="a#1", n=7)).count(b'"n"') == 1
+
+
+@pytest.mark.parametrize("order", ["total", "arrival"])
+@pytest.mark.parametrize(
+    ("event", "what"),
+    [
+        (one("hold", "a#1", r="lock:1", units=0), "0 units of lock:1"),
+        (one("release", "a#1", r="lock:1", units=-2), "-2 units of lock:1"),
+        (one("send", "a#1", r="mbox:m", n=-1), "a count of -1 for mbox:m"),
+        (one("signal", "a#1", r="cond:c", n=0), "a count of 0 for cond:c"),
+        (one("arrive", "a#1", r="coll:g", seq=-1), "operation number -1"),
+        (one("wait", "a#1", ticket=1, needs=[{"k": 3, "of": [{"r": "lock:1"}]}]), "3 of 1 atoms"),
+        (wait("a#1", 1, {"r": "lock:1", "p": "b#1"}), "several of r, p, external"),
+        (wait("a#1", 1, {"r": "lock:1", "units": -1}), "-1 units"),
+        (wait("a#1", 1, {"r": "coll:g", "seq": -5}), "operation number -5"),
+        (wait("a#1", -1, {"r": "lock:1"}), "ticket -1"),
+        (one("progress", "a#1", n=-4), "progress -4"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_in_either_order(order: str, event: dict[str, Any], what: str) -> None:
+    head = {**TOTAL, "order": order}
+    with pytest.raises(TraceError, match=f"line 2: .*{what}.*; expected"):
+        replayed(encoded(*from_sources(event), head=head) if order == "arrival" else encoded(event, head=head))
