@@ -8,7 +8,7 @@ and comparing only names would miss two reductions of different tensors. A field
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 FIELDS = ("op", "shape", "dtype", "root", "reduce_op")
@@ -16,21 +16,25 @@ _SIZES_DIFFER = ("all_to_all", "alltoall", "gather", "scatter", "send", "recv", 
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
 
-def comparable(fields: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+def comparable(fields: tuple[str, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
     """`values` of `fields` with None for what may differ between the ranks of this operation."""
-    told = dict(zip(fields, values, strict=True))
-    op = told.get("op")
-    by_right = _may_differ(op.lower()) if isinstance(op, str) else frozenset()
-    return tuple(None if name in by_right else told[name] for name in fields)
+    op = values[fields.index("op")] if "op" in fields else None
+    blank = _by_right(fields, op) if isinstance(op, str) else ()
+    if all(values[place] is None for place in blank):
+        return values
+    return tuple(None if place in blank else value for place, value in enumerate(values))
 
 
-def _may_differ(op: str) -> frozenset[str]:
-    found = {"shape"} if may_differ_in_size(op) else set()
-    if "reduce" not in op:
+@lru_cache(maxsize=1024)
+def _by_right(fields: tuple[str, ...], op: str) -> tuple[int, ...]:
+    """The places of what may differ."""
+    name = op.lower()
+    found = {"shape"} if may_differ_in_size(name) else set()
+    if "reduce" not in name:
         found.add("reduce_op")
-    if op.startswith("all") or not any(part in op for part in _ROOTED):
+    if name.startswith("all") or not any(part in name for part in _ROOTED):
         found.add("root")
-    return frozenset(found)
+    return tuple(place for place, field in enumerate(fields) if field in found)
 
 
 def may_differ_in_size(op: str) -> bool:
