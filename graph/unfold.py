@@ -50,8 +50,7 @@ class Unfolder:
 
     def unfold(self, record: ev.Record) -> list[Line]:
         """The lines that `record` adds; none if it tells nothing new."""
-        known = self._pictures.setdefault(record.src, _Picture())
-        told = list(self._full(known, record) if record.full else self._parts(known, record))
+        told = list(self._full(record) if record.full else self._parts(record))
         return [self._numbered(record, event) for event in told]
 
     def _numbered(self, record: ev.Record, event: ev.Event) -> Line:
@@ -65,12 +64,13 @@ class Unfolder:
 
     # --- parts ---
 
-    def _parts(self, known: _Picture, record: ev.Record) -> Iterator[ev.Event]:
-        """Events that are changes already."""
+    def _parts(self, record: ev.Record) -> Iterator[ev.Event]:
+        """Events that are changes already. The store's are about participants of others, and change what is known of these."""
         for event in record.events:
             if isinstance(event, ev.Resource) and self._is_declared(record.src, event):
                 continue
-            _note(known, event)
+            if event.p:
+                _change(self._pictures.setdefault(parse(event.p).source, _Picture()), event)
             yield event
             if isinstance(event, ev.End):
                 yield from self._ghosts(event)
@@ -94,8 +94,8 @@ class Unfolder:
 
     # --- whole pictures ---
 
-    def _full(self, known: _Picture, record: ev.Record) -> Iterator[ev.Event]:
-        now = _Picture()
+    def _full(self, record: ev.Record) -> Iterator[ev.Event]:
+        known, now = self._pictures.setdefault(record.src, _Picture()), _Picture()
         others = [event for event in record.events if not _note(now, event)]
         declared = [event for event in others if isinstance(event, ev.Resource)]
         yield from (event for event in declared if not self._is_declared(record.src, event))
@@ -127,6 +127,14 @@ def _note(picture: _Picture, event: ev.Event) -> bool:
     else:
         return False
     return True
+
+
+def _change(picture: _Picture, event: ev.Event) -> None:
+    if isinstance(event, ev.Release):
+        for key in [key for key in picture.holds if key[:2] == (event.p, event.r)]:
+            del picture.holds[key]
+    else:
+        _note(picture, event)
 
 
 def _over(known: _Picture, now: _Picture, at: float) -> Iterator[ev.Event]:
