@@ -54,7 +54,6 @@ class Step:
         self._store = steps.store
         self._recorder = steps.recorder
         self._buffer = Buffer()
-        self._boxes: dict[str, Mailbox] = {}
         self._held_before: dict[str, int] = {}
         self.seq = seq
         self.attempt = attempt
@@ -261,9 +260,7 @@ class Step:
             raise ConfigError(what=f"{self!r} is not open", todo="use the step inside of its block: with step: ...")
 
     def _box(self, name: str) -> Mailbox:
-        if name not in self._boxes:
-            self._boxes[name] = Mailbox(name, self._store, self._recorder)
-        return self._boxes[name]
+        return self._steps.box(name)
 
     def _weights(self, name: str) -> Weights:
         return Weights(name, self._store, self._recorder, keep=self._steps.weights_kept)
