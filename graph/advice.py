@@ -27,7 +27,7 @@ def _ring(graph: LiveGraph, finding: Finding) -> str:
     edges = _core_edges(finding)
     now = _free(graph, finding)
     kinds = {_type(graph, edge) for edge in edges}
-    held = sorted({edge.resource for edge in edges if edge.via == "hold"})
+    held = sorted({edge.resource for edge in edges if _type(graph, edge) == "held"})
     groups = sorted({edge.resource for edge in edges if _type(graph, edge) == "collective"})
     if kinds == {"held"} and len(held) > 1:
         return f"{now}Take {listed(map(shown, held))} in one order everywhere."
@@ -36,7 +36,7 @@ def _ring(graph: LiveGraph, finding: Finding) -> str:
     if kinds == {"held"}:
         return f"{now}Do not ask for {shown(held[0])} while holding it: {_instead(graph, held[0])}."
     if held:
-        holders = {edge.helper for edge in edges if edge.via == "hold"}
+        holders = {edge.helper for edge in edges if _type(graph, edge) == "held"}
         waits = [edge for edge in edges if edge.participant in holders]
         return f"{now}Release {listed(map(shown, held))} before waiting{_places(waits)}."
     return f"{now}One of them must go on without the other: break the circle{_places(edges)}, or give one wait a deadline."
@@ -78,7 +78,8 @@ def _timed(graph: LiveGraph, finding: Finding) -> str:
 
 
 def _mismatch(graph: LiveGraph, finding: Finding) -> str:
-    edge = next(e for e in finding.edges if e.participant in finding.core)
+    own = [e for e in finding.edges if e.participant in finding.core]
+    edge = next((e for e in own if _type(graph, e) == "collective"), own[0])
     return f"Break {shown(edge.resource)} and form it again. {mismatch_advice(graph, edge.resource, edge.seq or 0)}"
 
 
@@ -114,7 +115,7 @@ def _orphan(graph: LiveGraph, finding: Finding) -> str:
 
 
 def _orphaned_lock(graph: LiveGraph, finding: Finding) -> str:
-    edge = next(e for e in _core_edges(finding) if e.gone)
+    edge = next((e for e in _core_edges(finding) if e.gone and e.via == "hold"), _core_edges(finding)[0])
     gone = parse(edge.helper)
     if gone.thread and any(graph.participants[p].how is None for p in graph.by_source.get(gone.source, ())):
         told = f"The thread that held {shown(edge.resource)} is gone, its process lives"

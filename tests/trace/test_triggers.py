@@ -48,6 +48,7 @@ def test_looking_only_when_triggered_misses_nothing(data: Any) -> None:
         (i.kind, i.core, i.stuck, i.opened_line, i.resolved_line) for i in always.incidents
     ]
     assert sparing.final == always.final
+    assert all("What to do: " in one.text for one in sparing.incidents)
 
 
 def test_a_wait_that_somebody_who_runs_can_end_does_not_trigger() -> None:
