@@ -104,7 +104,7 @@ class Unfolder:
         rest = [event for event in others if not isinstance(event, ev.Resource)]
         yield from (event for event in rest if not isinstance(event, ev.Beat) and not _is_told(known, event))
         yield from (event for event in rest if isinstance(event, ev.Beat))
-        known.waits, known.holds, known.issued = now.waits, now.holds, {**known.issued, **now.issued}
+        known.waits, known.holds, known.issued = now.waits, now.holds, now.issued
         known.started |= now.started
         known.marks |= now.marks
 

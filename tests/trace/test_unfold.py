@@ -58,6 +58,15 @@ def test_a_thread_that_is_told_no_more_ends_with_its_process() -> None:
     assert last == [ev.End(p=A, how="crash", t=3.0), ev.End(p=f"{A}/loader", how="crash", t=3.0)]
 
 
+def test_what_was_issued_long_ago_is_not_remembered() -> None:
+    unfolder = Unfolder()
+    group = ev.Resource(r="coll:g", type="collective", members=(A,))
+    for n in range(1, 50):
+        lines = unfolder.unfold(picture(n, group, ev.Start(p=A), ev.Arrive(p=A, r="coll:g", seq=n)))
+        assert [type(line.event) for line in lines][-1] is ev.Arrive
+    assert len(unfolder._pictures[A].issued) == 1
+
+
 def test_an_answer_carries_the_number_of_its_line() -> None:
     unfolder = Unfolder()
     beat = ev.Beat(src=A, n=1, tickets={}, round=4)
