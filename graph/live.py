@@ -286,6 +286,7 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
+        state.take(one.id, event.t, event.site)
         modes = state.holders.setdefault(one.id, {})
         modes[event.mode] = modes.get(event.mode, 0) + event.units
         one.holds[event.r] = one.holds.get(event.r, 0) + event.units
@@ -468,7 +469,8 @@ class LiveGraph:
         if state is None or one is None:
             return None
         one.issued.add(state.id)
-        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in state.fields()))
+        told = tuple(getattr(event, name, None) for name in state.fields())
+        state.arrive(one.id, event.seq, told, event.site)
         return None
 
     def _progress(self, event: ev.Progress) -> None:

@@ -406,7 +406,7 @@ class MonitorCore:
     def _case_of(self, chain: SlowChain) -> Case | None:
         """The open case of the same straggler: a slow one makes many waits, and is told once."""
         roots = tuple(chain.roots or (chain.resource,))
-        same = (c for c in self.cases.values() if c.incident.cause in ("slow", "external"))
+        same = (c for c in self.cases.values() if c.incident.cause in telling.OLD_WAITS)
         return next((c for c in same if c.incident.culprits == roots), None)
 
     def _tell_slow(self, incident: Incident, now: float) -> list[Instruction]:
@@ -425,8 +425,8 @@ class MonitorCore:
         """Slow and outside waits that are not found any more."""
         told: list[Instruction] = []
         for case in list(self.cases.values()):
-            held_s = self._config.slow_after_s if case.incident.cause == "slow" else 0.0
-            if case.incident.cause in ("slow", "external") and now - case.seen_at > held_s:
+            held_s = 0.0 if case.incident.cause == "external" else self._config.slow_after_s
+            if case.incident.cause in telling.OLD_WAITS and now - case.seen_at > held_s:
                 told += self._close(case, now, telling.resolution(case.incident))
         return told
 
