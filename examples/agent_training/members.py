@@ -3,9 +3,10 @@
     agents --raw--> judge --scored--> trainer ranks --weights--> agents
 
 Every agent plays several episodes of one maze and sends them together: a group for GRPO. The oracle of the mazes is shared by all
-agents and guarded by one lock, `search-tool`.
+agents and guarded by one lock, `search-tool`. Whatever a member does is a step: all of it counts, once, or nothing does.
 """
 
+import functools
 import time
 from dataclasses import dataclass
 
@@ -22,19 +23,21 @@ from treasure import Treasure
 import unknot
 
 GROUP_OF_EPISODES = 4
-ROOM_WITHIN_S = 0.3
+RANKS, AGENTS = 2, 4
 BAR = 24
-AGENT_WHO_IS_ASKED = "r1"
+EXPERT = "expert"
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a run of the example does.
 
-    knot_at: the step at which the crossed wait is planted, None for never.
+    deterministic: agents use the weights that belong to their step, and trainers what comes next by origin and number; else the
+        newest weights, and what comes first. knot_at: the step at which the crossed wait is planted, None for never.
     """
 
     steps: int = 30
+    deterministic: bool = False
     knot_at: int | None = None
     learning_rate: float = 3e-3
     slow_s: float = 0.0
@@ -83,63 +86,65 @@ class RemoteWorld:
 @ray.remote
 @unknot.agent
 class Rollout:
-    """Plays with the newest weights; also plays single episodes on demand, oracle included."""
+    """Plays groups of episodes with the newest weights, or with those that belong to its step."""
 
-    def __init__(self, name, simulator, number):
+    def __init__(self, name, simulator, number, plan):
         self.name = name
         self.simulator = simulator
         self.number = number
+        self.plan = plan
 
     def setup(self):
         torch.set_num_threads(1)
         self.policy = Policy()
-        self.version = -1
-        self.chance = torch.Generator().manual_seed(self.number)
+        self.version = 0
         self.world = RemoteWorld(self.simulator, self.name)
 
     def run(self):
-        raw, weights = unknot.Mailbox("raw"), unknot.Weights("policy")
-        for round_number in range(1_000_000):
-            self.take(weights.latest(at_least=0))
-            seed = 1000 * round_number + self.number
-            self.hand_in(raw, [self.play(seed) for _ in range(GROUP_OF_EPISODES)])
+        for step in unknot.steps():
+            with step:
+                weights = self.refresh(step)
+                chance = torch.Generator().manual_seed(step.seed)
+                maze = 1000 * step.seq + self.number
+                step.send("raw", [self.play(maze, chance) for _ in range(GROUP_OF_EPISODES)], meta={"weights": weights})
+            unknot.progress("episodes", GROUP_OF_EPISODES)
 
-    def hand_in(self, raw, episodes):
-        """A trainer that waits for a fresh episode takes nothing meanwhile: so requests are answered while there is no room."""
-        while True:
-            if self.name == AGENT_WHO_IS_ASKED:
-                self.answer_requests()
-            try:
-                raw.send(episodes, timeout_s=ROOM_WITHIN_S)
-            except TimeoutError:
-                continue
-            return
-
-    def take(self, published):
+    def refresh(self, step):
+        """The first episodes are played with the policy as it is made: everybody makes the same one."""
+        wanted = self.wanted(step.seq)
+        if wanted == 0:
+            return None
+        published = step.latest("policy", exact=wanted) if self.plan.deterministic else step.latest("policy")
         if published.version.n != self.version:
             load_weights(self.policy, published.value)
             self.version = published.version.n
+        return published.version
 
-    def play(self, seed):
-        episode = play(self.world, self.act, seed=seed, agent=self.name, version=self.version)
-        unknot.progress("episodes")
-        return episode
+    def wanted(self, seq):
+        """The version before the two steps that will take what is played now, less two steps for the way there."""
+        return max(0, seq * AGENTS // RANKS - 2) if self.plan.deterministic else min(seq, 1)
 
-    def act(self, tokens):
-        return self.policy.act(tokens, self.chance)
+    def play(self, maze, chance):
+        return play(
+            self.world, lambda tokens: self.policy.act(tokens, chance), seed=maze, agent=self.name, version=self.version
+        )
 
-    def answer_requests(self):
-        """A trainer rank asked for one fresh episode: played while nobody else uses the oracle."""
-        requests, fresh = unknot.Mailbox("requests"), unknot.Mailbox("fresh")
-        try:
-            request = requests.receive(timeout_s=0.0)
-        except TimeoutError:
-            return
-        with unknot.Lock("search-tool"):
-            world = Treasure(request.value)
-            episode = play(world, self.act, seed=request.value, agent=self.name, version=self.version)
-        fresh.send([episode])
-        requests.ack(request)
+
+@ray.remote
+@unknot.agent
+class Expert:
+    """Plays single episodes on demand, oracle included."""
+
+    def run(self):
+        torch.set_num_threads(1)
+        policy = Policy()
+        for step in unknot.steps():
+            with step:
+                maze = step.receive("requests").value
+                act = functools.partial(policy.act, generator=torch.Generator().manual_seed(step.seed))
+                with unknot.Lock("search-tool"):
+                    episode = play(Treasure(maze), act, seed=maze, agent=EXPERT)
+                step.send("fresh", episode)
 
 
 @ray.remote
@@ -148,11 +153,10 @@ class Judge:
     """Replays and scores what agents send."""
 
     def run(self):
-        raw, scored = unknot.Mailbox("raw"), unknot.Mailbox("scored")
-        while True:
-            item = raw.receive()
-            scored.send([judge(trajectory) for trajectory in item.value])
-            raw.ack(item)
+        for step in unknot.steps():
+            with step:
+                item = step.receive("raw")
+                step.send("scored", [judge(trajectory) for trajectory in item.value], meta=item.meta)
             unknot.progress("scored", len(item.value))
 
 
@@ -182,17 +186,16 @@ class Trainer:
         )
 
     def run(self):
-        self.publish()
-        for step in unknot.steps(until=self.plan.steps):
+        for step in unknot.steps(until=self.plan.steps, manifest_every=5):
             with step:
-                stats = self.step(step)
-                self.publish()
-                unknot.progress("step")
+                items = step.take("scored", RANKS)
+                stats = self.step(step, collate(items[self.group.rank].value))
+                step.publish("policy", full_weights(self.model))
+            unknot.progress("step")
             if self.group.rank == 0:
                 print(progress_line(step.seq + 1, self.plan.steps, stats), flush=True)
 
-    def step(self, step):
-        batch = collate(step.receive("scored").value)
+    def step(self, step, batch):
         if step.seq == self.plan.knot_at:
             return self.crossed_step(step, batch)
         return update(self.model, self.optimizer, batch)
@@ -215,12 +218,7 @@ class Trainer:
         """Runs in the middle of the backward pass, before the first gradients are reduced."""
         if step.attempt == 0:
             unknot.Mailbox("requests").send(step.seq)
-        judge(step.receive("fresh").value[0])
-
-    def publish(self):
-        weights = full_weights(self.model)
-        if self.group.rank == 0:
-            unknot.Weights("policy").publish(weights, generation=self.group.generation)
+        judge(step.receive("fresh").value)
 
 
 def progress_line(done, steps, stats):

@@ -200,7 +200,8 @@ class Keeper:
     def _decide(self, kept: Kept, end: _End) -> None:
         info = one_member(self._process.store, kept.member)
         decision = self._decision(kept, end, info)
-        _log.info("keeper.member.ended", member=kept.member, how=end.how, again=decision.again, why=decision.why)
+        if end.error is not None:
+            _log.warning("keeper.member.lost", member=kept.member, how=end.how, again=decision.again, why=decision.why)
         if decision.again:
             self._again(kept, end, decision, info)
         else:

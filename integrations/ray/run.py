@@ -27,7 +27,7 @@ from unknot.integrations.ray.keeper import Keeper, Kept
 from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
-from unknot.recovery.mailbox import Ack, Mailbox, Order
+from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
 from unknot.recovery.restart import RestartPolicy
@@ -210,6 +210,10 @@ class Run:
         box = Mailbox(name, self._process.store, self._process.recorder)
         box.declare(capacity, _listed(senders), _listed(receivers), ack=ack, order=order, origins=origins)
         return box
+
+    def mailbox_statistics(self, name: str) -> MailboxStatistics:
+        """A mailbox as it stands. ConfigError when it is not declared."""
+        return Mailbox(name, self._process.store, self._process.recorder).statistics()
 
     def wait(self, *, timeout: timedelta | None = None) -> Report:
         """Until every trainer's `run` has returned (without trainers: every member's).
