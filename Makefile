@@ -10,12 +10,13 @@ PINS := constraints/$(MINOR).txt
 STAMP := $(VENV)/.made-$(MINOR)
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: help setup demo test lint style types layers format build smoke bench clean
+.PHONY: help setup demo test chaos lint style types layers format build smoke bench clean
 
 help:
 	@echo "make setup   .venv with everything pinned"
-	@echo "make demo    a real training run hangs across three layers, is explained, freed, and finishes"
+	@echo "make demo    a real training run hangs across three layers, is explained and freed; members are killed; the same weights"
 	@echo "make test    the test suite"
+	@echo "make chaos   kill -9 at named points of a real run, SEEDS=\"17 18\" chooses which: the weights must come out the same"
 	@echo "make lint    ruff, mypy, layer rules"
 	@echo "make smoke   sdist and wheel, used in an empty environment"
 	@echo "make bench   what supervision costs, as ratios"
@@ -36,6 +37,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest tests
+
+SEEDS ?= 17 18 19
+chaos: $(STAMP)
+	$(BIN)/python tests/chaos/run.py $(SEEDS)
 
 lint: style types layers
 

@@ -78,7 +78,6 @@ def of_the_losses(report, fired):
 def of_the_result(report, undisturbed, steps, items):
     ranks = [report.outcomes.get(f"trainer/{rank}") for rank in range(RANKS)]
     problems = [] if ranks == ["done"] * RANKS else [f"trainers ended as {ranks}"]
-    print(f"items of the trainers: {items.sent} sent, {items.acked} consumed once each, {items.queued} left over at the end")
     if items.acked != RANKS * steps or items.sent != items.acked + items.queued:
         problems.append(f"{RANKS * steps} items should have been consumed")
     digest, wanted = report.digests.get("policy"), undisturbed.digests.get("policy")

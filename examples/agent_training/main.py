@@ -48,6 +48,7 @@ def train(plan, *, run=None, redis=None):
         report = running.wait(timeout=LIMIT)
         items = running.mailbox_statistics("scored")
     print(f"{plan.steps} steps finished in {time.monotonic() - started:.0f} s")
+    print(f"items of the trainers: {items.sent} sent, {items.acked} consumed once each, {items.queued} left over at the end")
     print(f"SHA-256 over weights, optimizer and random generators: {report.digests.get('policy', 'none')}", flush=True)
     return report, items
 
