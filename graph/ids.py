@@ -53,6 +53,11 @@ def is_pattern(name: str) -> bool:
     return any(mark in name for mark in "*?[")
 
 
+def matches(member: str, pattern: str) -> bool:
+    """Whether a pattern of a rights list matches `member`."""
+    return fnmatchcase(member, pattern)
+
+
 def may_name(name: str, source: str) -> bool:
     """Whether a name of a rights list may mean a participant of `source`."""
     member = parse(source).member

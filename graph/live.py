@@ -27,8 +27,10 @@ from unknot.graph import events as ev
 from unknot.graph.check import check
 from unknot.graph.errors import TraceError
 from unknot.graph.ids import Identity, may_name, parse
+from unknot.graph.indices import Index, enlist, unlist
 from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
-from unknot.graph.resources import HELD, ResourceState, first_count
+from unknot.graph.resources import HELD, ResourceState, differs, first_count
+from unknot.graph.wiring import Wiring
 
 STORE = "store"
 PENDING_LIMIT = 256
@@ -49,11 +51,15 @@ class LiveGraph:
     def __init__(self) -> None:
         self.participants: dict[str, Participant] = {}
         self.resources: dict[str, ResourceState] = {}
-        self.members: dict[str, dict[str, None]] = {}
-        self.by_source: dict[str, dict[str, None]] = {}
+        self.members: Index = {}
+        self.by_source: Index = {}
         self.sources: dict[str, SourceState] = {}
+        self.heard: dict[str, int] = {}
+        self.drivers: dict[str, None] = {}
         self.fences: dict[str, int] = {}
         self.counters: Counter[str] = Counter()
+        self.wiring = Wiring(self)
+        self._limbo: dict[str, Participant] = {}
         self._tolerant = False
         self._source = ""
 
@@ -76,7 +82,7 @@ class LiveGraph:
         if record.src == STORE and record.n == 0:
             self._events(record)
             return Absorbed.APPLIED
-        source = self.sources.setdefault(record.src, SourceState())
+        source = self._source_state(record.src)
         if record.n <= source.absorbed:
             self.counters["duplicate_records"] += 1
             return Absorbed.DUPLICATE
@@ -87,8 +93,8 @@ class LiveGraph:
 
     def lose(self, source: str) -> None:
         """Records of `source` are known to be lost: it is unknown until its next full record."""
-        state = self.sources.setdefault(source, SourceState())
-        state.unknown = True
+        state = self._source_state(source)
+        self._know(source, state, unknown=True)
         state.lost = True
         state.pending.clear()
 
@@ -109,6 +115,10 @@ class LiveGraph:
         known = self.participants.get(participant)
         return known.wait.ticket if known is not None and known.wait is not None else None
 
+    def stuck(self) -> set[str]:
+        """Everybody who waits and can never go on, kept from event to event: costs what has changed since the last call."""
+        return {node.pid for node in self.wiring.settle().out if node.pid is not None}
+
     def waiting(self) -> list[Participant]:
         """Everybody who waits."""
         return [one for one in self.participants.values() if one.wait is not None]
@@ -119,9 +129,24 @@ class LiveGraph:
 
     # --- records ---
 
+    def _source_state(self, src: str) -> SourceState:
+        state = self.sources.get(src)
+        if state is None:
+            state = self.sources[src] = SourceState()
+            own = parse(src)
+            self.heard[own.member] = max(own.incarnation, self.heard.get(own.member, -1))
+            self.wiring.member(own.member)
+        return state
+
+    def _know(self, src: str, state: SourceState, *, unknown: bool) -> None:
+        if state.unknown != unknown:
+            state.unknown = unknown
+            for pid in self.by_source.get(src, ()):
+                self.wiring.wait(self.participants[pid])
+
     def _keep_back(self, source: SourceState, record: ev.Record) -> Absorbed:
         self.counters["gaps"] += not source.unknown
-        source.unknown = True
+        self._know(record.src, source, unknown=True)
         if len(source.pending) < PENDING_LIMIT and not source.lost:
             source.pending[record.n] = record
         return Absorbed.GAP
@@ -140,12 +165,16 @@ class LiveGraph:
                 self._void(record.src)
             self._events(following)
             source.absorbed += 1
-        source.unknown = bool(source.pending)
+        self._know(record.src, source, unknown=bool(source.pending))
 
     def _events(self, record: ev.Record) -> None:
         self._tolerant, self._source = True, record.src
         for event in record.events:
             self._take(event)
+        if self._limbo:
+            limbo, self._limbo = self._limbo, {}
+            for one in limbo.values():
+                self.wiring.gone(one)
 
     def _void(self, source: str) -> None:
         for pid in list(self.by_source.get(source, ())):
@@ -153,6 +182,7 @@ class LiveGraph:
             self._drop(one)
             if one.how is None:
                 self._remove(one)
+                self._limbo[pid] = one
 
     def _doubt(self, source: str) -> None:
         """Records of `source` were lost: what it sent, set or counted is in no full record, so it may have helped."""
@@ -163,20 +193,21 @@ class LiveGraph:
             listed = (*(own.setters or ()), *(own.senders or ()), *(own.receivers or ()), *(own.closers or ()))
             if any(may_name(name, source) for name in listed):
                 state.doubtful = True
+                self.wiring.resource(state)
 
     def _drop(self, one: Participant) -> None:
         self._end_wait(one)
         for r in {*one.holds, *one.issued}:
             self.resources[r].forget(one.id)
+            self.wiring.holders(self.resources[r], one)
         one.holds.clear()
-        one.issued.clear()
+        one.issued = frozenset()
 
     def _remove(self, one: Participant) -> None:
         del self.participants[one.id]
-        for index, key in ((self.members, one.member), (self.by_source, one.source)):
-            del index[key][one.id]
-            if not index[key]:
-                del index[key]
+        unlist(self.members, one.member, one.id)
+        unlist(self.by_source, one.source, one.id)
+        self.drivers.pop(one.id, None)
 
     # --- events ---
 
@@ -204,8 +235,16 @@ class LiveGraph:
             return None
         one = new_participant(pid, at, identity)
         self.participants[pid] = one
-        self.members.setdefault(one.member, {})[pid] = None
-        self.by_source.setdefault(one.source, {})[pid] = None
+        enlist(self.members, one.member, pid)
+        enlist(self.by_source, one.source, pid)
+        if one.role == "driver" and not one.is_queue:
+            self.drivers[pid] = None
+        before = self._limbo.pop(pid, None)
+        if before is not None:
+            one.node = before.node
+            self.wiring.wait(one)
+        if before is None or (before.role, before.incarnation) != (one.role, one.incarnation):
+            self.wiring.person(one)
         return one
 
     def _alive(self, event: Any) -> Participant | None:
@@ -250,6 +289,9 @@ class LiveGraph:
         elif event.count is not None and self._may_count(known, event):
             state.count = event.count
         state.declared = event
+        if known is None or differs(known, event):
+            self.wiring.waits_for(state)
+        self.wiring.resource(state)
         if self._source == STORE and event.count is not None:
             state.count, state.store_counted, state.doubtful = event.count, True, False
 
@@ -276,6 +318,7 @@ class LiveGraph:
         if (one := self._alive(event)) is not None:
             self._end_wait(one)
             one.how, one.ended_at = event.how, event.t
+            self.wiring.person(one)
 
     def _hold(self, event: ev.Hold) -> None:
         if event.units <= 0:
@@ -287,6 +330,8 @@ class LiveGraph:
         modes = state.holders.setdefault(one.id, {})
         modes[event.mode] = modes.get(event.mode, 0) + event.units
         one.holds[event.r] = one.holds.get(event.r, 0) + event.units
+        if state.waiters:
+            self.wiring.holders(state, one)
         return None
 
     def _release(self, event: ev.Release) -> None:
@@ -301,6 +346,8 @@ class LiveGraph:
         one.holds[event.r] -= event.units
         if not one.holds[event.r]:
             del one.holds[event.r], state.holders[one.id]
+        if state.waiters:
+            self.wiring.holders(state, one)
         return None
 
     def _wait(self, event: ev.Wait) -> None:
@@ -319,7 +366,11 @@ class LiveGraph:
             placed=not self._tolerant,
         )  # fmt: skip
         for r in one.wait.resources():
-            self._join(one, self.resources.setdefault(r, ResourceState(r)))
+            state = self.resources.get(r)
+            if state is None:
+                state = self.resources[r] = ResourceState(r)
+            self._join(one, state)
+        self.wiring.wait(one)
         return None
 
     def _unfit(self, event: ev.Wait) -> tuple[str, str] | None:
@@ -349,10 +400,16 @@ class LiveGraph:
         wait = one.wait
         assert wait is not None
         state.waiters[one.id] = None
-        if wait.t <= state.signalled_until and self._tolerant:
-            wait.passed.add(state.id)
-        if wait.placed and state.type in HELD:
-            state.queue.insert(self._place(one, state), one.id)
+        if self._tolerant and wait.t <= state.signalled_until:
+            wait.passed |= {state.id}
+        kind = state.type
+        if wait.placed and kind in HELD:
+            place = self._place(one, state)
+            state.queue.insert(place, one.id)
+            if place < len(state.queue) - 1 or (state.declared is not None and state.declared.policy == "writer-pref"):
+                self.wiring.queue(state, place)
+        elif kind == "mailbox":
+            self.wiring.resource(state)
 
     def _place(self, one: Participant, state: ResourceState) -> int:
         """Where a request goes in the queue: a holder's goes ahead of the first waiter that it blocks."""
@@ -373,15 +430,25 @@ class LiveGraph:
             return ()
         return tuple(atom.mode for clause in wait.needs for atom in clause.of if atom.r == r)
 
+    def meets(self, participant: str, r: str, op: str) -> bool:
+        """Whether it waits to do the opposite of `op` at mailbox `r`."""
+        wait = self.participants[participant].wait
+        return wait is not None and any(a.r == r and a.op not in (None, op) for c in wait.needs for a in c.of)
+
     def _end_wait(self, one: Participant) -> None:
         if one.wait is None:
             return
         for r in one.wait.resources():
             state = self.resources[r]
             state.waiters.pop(one.id, None)
-            if one.wait.placed and one.id in state.queue:
-                state.queue.remove(one.id)
+            if state.queue and one.wait.placed and one.id in state.queue:
+                place = state.queue.index(one.id)
+                del state.queue[place]
+                self.wiring.queue(state, place)
+            elif state.type == "mailbox":
+                self.wiring.resource(state)
         one.wait = None
+        self.wiring.wait(one)
 
     def _wake(self, event: ev.Wake) -> None:
         one = self.participants.get(event.p)
@@ -414,21 +481,25 @@ class LiveGraph:
         if event.p and self._who(event) is None:
             return None
         state.count += change
+        self.wiring.resource(state)
         return None
 
     def _close(self, event: ev.Close) -> None:
         if (state := self._typed(event, ("mailbox",))) is not None:
             state.closed = True
+            self.wiring.resource(state)
 
     def _set(self, event: ev.Set) -> None:
         if (state := self._typed(event, ("event", "condition", "external"))) is not None:
             state.is_set = state.type != "condition"
+            self.wiring.resource(state)
             self._pass(state, len(state.waiters), event.t)
 
     def _clear(self, event: ev.Clear) -> None:
         state = self._typed(event, ("event", "external"))
         if state is not None and not (self._tolerant and event.t < state.signalled_until):
             state.is_set = False
+            self.wiring.resource(state)
 
     def _signal(self, event: ev.Signal) -> None:
         if isinstance(event.n, int) and event.n <= 0:
@@ -443,9 +514,10 @@ class LiveGraph:
         """Let the `n` longest waiting go, for good: what the resource does later does not call them back."""
         state.signalled_until = max(state.signalled_until, at)
         for pid in state.waiters:
-            wait = self.participants[pid].wait
-            if n > 0 and wait is not None and state.id not in wait.passed:
-                wait.passed.add(state.id)
+            one = self.participants[pid]
+            if n > 0 and one.wait is not None and state.id not in one.wait.passed:
+                one.wait.passed |= {state.id}
+                self.wiring.wait(one)
                 n -= 1
 
     def _add(self, event: ev.Add) -> None:
@@ -455,6 +527,7 @@ class LiveGraph:
         if state.count + event.n < 0:
             self._refuse(f"{event.r} counts {state.count + event.n}", "zero or more")
         state.count += event.n
+        self.wiring.resource(state)
         if state.count == 0:
             self._pass(state, len(state.waiters), event.t)
 
@@ -465,8 +538,10 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
-        one.issued.add(state.id)
+        if state.id not in one.issued:
+            one.issued |= {state.id}
         state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in state.fields()))
+        self.wiring.resource(state)
         return None
 
     def _progress(self, event: ev.Progress) -> None:
@@ -475,14 +550,17 @@ class LiveGraph:
 
     def _fence(self, event: ev.Fence) -> None:
         self.fences[event.member] = max(event.incarnation, self.fences.get(event.member, 0))
+        self.wiring.member(event.member)
         for pid in list(self.members.get(event.member, ())):
             one = self.participants[pid]
             if one.incarnation < event.incarnation and one.how != "fence":
                 self._end_wait(one)
-                for r in list(one.holds):
+                for r in one.holds:
                     self.resources[r].holders.pop(pid, None)
+                    self.wiring.holders(self.resources[r], one)
                 one.holds.clear()
                 one.how, one.ended_at = "fence", event.t
+                self.wiring.person(one)
 
     def _beat(self, event: ev.Beat) -> None:
         """An answer to a collection round says nothing new about the graph."""

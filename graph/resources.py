@@ -6,10 +6,17 @@ from these facts. A lock that changes hands is then one changed entry, however m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from unknot.graph.events import Resource
+from unknot.graph.gates import Node
+
+if TYPE_CHECKING:
+    from unknot.graph.participants import Participant
 
 HELD = frozenset({"lock", "rwlock", "semaphore", "slots", "reservation"})
 UNITS = frozenset({"semaphore", "slots", "reservation"})
@@ -41,6 +48,7 @@ class ResourceState:
     signalled_until: float = float("-inf")
     arrivals: dict[str, int] = field(default_factory=dict)
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
+    gates: dict[tuple[Any, ...], Node] | None = field(default=None, repr=False, compare=False)
 
     @property
     def type(self) -> str:
@@ -86,6 +94,21 @@ class ResourceState:
         """What must be equal in all ranks; a field that a rank does not tell agrees with any."""
         return (self.declared.match if self.declared is not None else None) or FIELDS
 
+    def issuing(self, people: Mapping[str, Participant]) -> dict[str, list[str]]:
+        """For each declared member its participants that have issued here, those of its newest incarnation."""
+        names = self.declared_members
+        found = {name: [name] if name in self.arrivals else [] for name in names}
+        others = {name for name in names if not found[name] and name not in people}
+        for pid in self.arrivals if others else ():
+            one = people[pid]
+            for name in {one.member, one.source} & others:
+                mine = found[name]
+                if not mine or one.incarnation == people[mine[0]].incarnation:
+                    mine.append(pid)
+                elif one.incarnation > people[mine[0]].incarnation:
+                    found[name] = [pid]
+        return found
+
     def forget(self, participant: str) -> None:
         """Void whatever `participant` holds and has issued here."""
         self.holders.pop(participant, None)
@@ -117,3 +140,8 @@ KEPT_SIGNATURES = 256
 def first_count(resource: Resource) -> int:
     """What a newly declared resource counts: messages of a mailbox, the number of a latch."""
     return next((n for n in (resource.count, resource.initial) if n is not None), 0)
+
+
+def differs(one: Resource, other: Resource) -> bool:
+    """Whether two declarations of a resource differ in more than what it counts at the moment."""
+    return msgspec.structs.replace(one, count=None, t=0.0, p="") != msgspec.structs.replace(other, count=None, t=0.0, p="")
