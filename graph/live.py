@@ -407,7 +407,7 @@ class LiveGraph:
             place = self._place(one, state)
             state.queue.insert(place, one.id)
             if place < len(state.queue) - 1 or (state.declared is not None and state.declared.policy == "writer-pref"):
-                self.wiring.queue(state, place)
+                self.wiring.queue(state, place + 1)
         elif kind == "mailbox":
             self.wiring.resource(state)
 

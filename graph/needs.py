@@ -105,9 +105,9 @@ class Compiler:
         blockers = [
             pid for pid in others if any(state.excludes(atom.mode, held) for held in state.holders[pid])
         ]
-        if own.reentrant and one.id in state.holders and not blockers:
-            return Condition(state.id, ())
         groups = [self._held(dict.fromkeys(blockers, 1), len(blockers), own.setters)] if blockers else []
+        if own.reentrant and one.id in state.holders:  # it need not queue again
+            return Condition(state.id, tuple(groups))
         return Condition(state.id, (*groups, *self._behind(one, state, atom)))
 
     def _units(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:

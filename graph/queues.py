@@ -56,7 +56,7 @@ def stands_for_all(graph: LiveGraph, state: ResourceState, pid: str) -> bool:
 
 
 def concerned(graph: LiveGraph, state: ResourceState, place: int) -> list[str]:
-    """Whose neighbours ahead may have changed when somebody came to or left `place` of the queue."""
+    """Who, from `place` of the queue on, may have had somebody ahead who came or left right before it."""
     if state.declared is not None and state.declared.policy == "writer-pref":
         return list(state.queue)
     found = []

@@ -73,12 +73,9 @@ class Wiring:
             self._dirty.update(dict.fromkeys(state.gates.values()))
         if one.wait is not None and one.id in state.waiters:
             self._dirty[one.node] = None
-        if state.waiters and state.declared is not None and state.declared.reentrant:
-            for pid in state.holders.keys() & state.waiters.keys():
-                self._dirty[self.graph.participants[pid].node] = None
 
     def queue(self, state: ResourceState, place: int) -> None:
-        """Somebody came to or left `place` of its queue."""
+        """Whoever stands at `place` of its queue or behind has others ahead now."""
         for pid in concerned(self.graph, state, place):
             self._dirty[self.graph.participants[pid].node] = None
 
@@ -138,9 +135,7 @@ class Wiring:
         assert node.pid is not None
         one = self.graph.participants.get(node.pid)
         old = node.ins
-        if one is None or one.node is not node:
-            self.net.rewire(node, 0, (), free=RUNNING)
-        elif one.wait is None:
+        if one is None or one.node is not node or one.wait is None:
             self.net.rewire(node, 0, (), free=RUNNING)
         else:
             free = 0 if one.wait.deadline is None else TIMED
@@ -296,11 +291,10 @@ class Wiring:
     def _lock_atom(self, one: Participant, state: ResourceState, atom: Atom) -> tuple[Node, ...] | None:
         own = state.declared
         assert own is not None
-        mine = own.reentrant and one.id in state.holders
-        if mine and not self._blockers(state, atom.mode, one.id):
-            return ()
         mode = "x" if own.type == "lock" else atom.mode
-        held = self._gate(state, ("held", mode, one.id if mine else ""))
+        if own.reentrant and one.id in state.holders:  # it need not queue again
+            return (self._gate(state, ("held", mode, one.id)),)
+        held = self._gate(state, ("held", mode, ""))
         return (held, *self._places(one, state, atom)) if state.queue else (held,)
 
     def _places(self, one: Participant, state: ResourceState, atom: Atom) -> list[Node]:
