@@ -64,12 +64,16 @@ class Node:
 
     def lacks(self) -> int:
         """What all inputs that are in lack to reach the need."""
+        if len(self.ins) == 1 and self.weights is None:
+            return self.need - (self.ins[0].at >= 0.0)
         if self.weights is None:
             return self.need - sum(1 for one in self.ins if one.at >= 0.0)
         return self.need - sum(self.weights[one] for one in self.ins if one.at >= 0.0)
 
     def lacks_before(self, rank: float) -> int:
         """What the inputs of a lower rank lack to reach the need."""
+        if len(self.ins) == 1 and self.weights is None:
+            return self.need - (0.0 <= self.ins[0].at < rank)
         if self.weights is None:
             return self.need - sum(1 for one in self.ins if 0.0 <= one.at < rank)
         return self.need - sum(self.weights[one] for one in self.ins if 0.0 <= one.at < rank)
@@ -104,6 +108,28 @@ class Net:
             self._found_out(node)
         else:
             self._found_in(node)
+
+    def run(self, node: Node) -> None:
+        """Let `node` be in without inputs: a participant that runs."""
+        for one in node.ins:
+            _unlink(one, node)
+        node.ins, node.need, node.weights, node.free, node.plain = (), 0, None, RUNNING, False
+        if node.outs:
+            self._set_free(node)
+        elif node.at != 0.0:
+            if node.at < 0.0:
+                self.out.discard(node)
+            node.at = 0.0
+
+    def spare(self, node: Node, one: Node) -> None:
+        """Let the plain `node` do without its input `one`, which has done its part."""
+        node.ins = tuple(other for other in node.ins if other is not one)
+        _unlink(one, node)
+        node.need -= 1
+        if one.at < 0.0:
+            node.left -= 1
+            if not node.left:
+                self._check.append(node)
 
     def drop(self, node: Node) -> None:
         """Forget a node that nobody counts."""

@@ -68,7 +68,7 @@ class LiveGraph:
     def apply(self, event: ev.Event) -> None:
         """Take one event in true order; TraceError if it cannot be, and then nothing has changed."""
         self._tolerant, self._source = False, ""
-        self._take(event)
+        _HANDLERS[event.__class__](self, event)
 
     def absorb(self, record: ev.Record) -> Absorbed:
         """Take one record as it arrives; never raises for what another process's record may explain.
@@ -170,7 +170,7 @@ class LiveGraph:
     def _events(self, record: ev.Record) -> None:
         self._tolerant, self._source = True, record.src
         for event in record.events:
-            self._take(event)
+            _HANDLERS[event.__class__](self, event)
         if self._limbo:
             limbo, self._limbo = self._limbo, {}
             for one in limbo.values():
@@ -211,9 +211,6 @@ class LiveGraph:
 
     # --- events ---
 
-    def _take(self, event: ev.Event) -> None:
-        _HANDLERS[type(event)](self, event)
-
     def _refuse(self, what: str, expected: str) -> None:
         if not self._tolerant:
             raise TraceError(what=what, expected=expected)
@@ -248,9 +245,10 @@ class LiveGraph:
         return one
 
     def _alive(self, event: Any) -> Participant | None:
-        if self._gone(event):
-            return None
-        return self._who(event)
+        known = self.participants.get(event.p)
+        if known is None:
+            return self._who(event)
+        return None if known.how is not None and self._gone(event) else known
 
     def _gone(self, event: Any) -> bool:
         known = self.participants.get(event.p)
@@ -269,8 +267,10 @@ class LiveGraph:
         return state
 
     def _typed(self, event: Any, types: Iterable[str]) -> ResourceState | None:
-        state = self._at(event)
-        if state is not None and state.type and state.type not in types:
+        state = self.resources.get(event.r)
+        if state is None or state.declared is None:
+            return self._at(event)
+        if state.declared.type not in types:
             self._refuse(
                 f"{event.__struct_config__.tag} on {event.r}, a {state.type}", f"one of {sorted(types)}"
             )
@@ -342,10 +342,11 @@ class LiveGraph:
             return self._refuse(
                 f"{event.p} releases {event.units} of {event.r}", f"at most the {has} it holds"
             )
-        _take_units(state.holders[one.id], event.units)
-        one.holds[event.r] -= event.units
-        if not one.holds[event.r]:
+        if one.holds[event.r] == event.units:
             del one.holds[event.r], state.holders[one.id]
+        else:
+            _take_units(state.holders[one.id], event.units)
+            one.holds[event.r] -= event.units
         if state.waiters:
             self.wiring.holders(state, one)
         return None
@@ -361,9 +362,8 @@ class LiveGraph:
             self.counters["replaced_waits"] += one.wait.ticket != event.ticket
             self._end_wait(one)
         one.wait = CurrentWait(
-            ticket=event.ticket, needs=event.needs, t=event.t, site=event.site, deadline=event.deadline,
-            limit=event.limit, label=event.label, interruptible=event.interruptible, bypass=event.bypass,
-            placed=not self._tolerant,
+            event.ticket, event.needs, event.t, event.site, event.deadline, event.limit, event.label,
+            event.interruptible, event.bypass, not self._tolerant,
         )  # fmt: skip
         for r in one.wait.resources():
             state = self.resources.get(r)
@@ -385,14 +385,19 @@ class LiveGraph:
         return None
 
     def _unfit_atom(self, atom: ev.Atom) -> tuple[str, str] | None:
-        if sum(part is not None for part in (atom.r, atom.p, atom.external)) != 1:
+        if (atom.r is not None) + (atom.p is not None) + (atom.external is not None) != 1:
             return f"atom {atom}", "exactly one of r, p, external"
         if atom.units <= 0:
             return f"{atom.units} units", "a positive number"
-        known = self.resources.get(atom.r) if atom.r is not None else None
-        if atom.r is not None and not self._tolerant and (known is None or known.declared is None):
+        if atom.r is None:
+            return None
+        known = self.resources.get(atom.r)
+        own = known.declared if known is not None else None
+        if own is None:
+            if self._tolerant:
+                return None
             return f"unknown resource {atom.r}", "a resource event that declares it before its first use"
-        if known is not None and known.type == "mailbox" and atom.op is None:
+        if atom.op is None and own.type == "mailbox":
             return f"wait for mailbox {atom.r} without op", "recv or send"
         return None
 
@@ -540,8 +545,8 @@ class LiveGraph:
             return None
         if state.id not in one.issued:
             one.issued |= {state.id}
-        state.arrive(one.id, event.seq, tuple(getattr(event, name, None) for name in state.fields()))
-        self.wiring.resource(state)
+        state.arrive(one.id, event.seq, state.signature(event))
+        self.wiring.arrived(state, one, event.seq)
         return None
 
     def _progress(self, event: ev.Progress) -> None:

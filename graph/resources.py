@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from unknot.graph.events import Resource
+from unknot.graph.events import Arrive, Resource
 from unknot.graph.gates import Node
 
 if TYPE_CHECKING:
@@ -87,8 +87,18 @@ class ResourceState:
 
     def mismatched(self, seq: int) -> bool:
         """Whether two participants issued different operations as number `seq`."""
-        columns = zip(*self.signatures.get(seq, {}).values(), strict=False)
+        issued = self.signatures.get(seq)
+        if not issued or len(set(issued.values())) == 1:
+            return False
+        columns = zip(*issued.values(), strict=False)
         return any(len({value for value in column if value is not None}) > 1 for column in columns)
+
+    def signature(self, event: Arrive) -> Signature:
+        """What `event` tells of the fields that must be equal."""
+        names = self.fields()
+        if names is FIELDS:
+            return event.op, event.shape, event.dtype, event.root
+        return tuple(getattr(event, name, None) for name in names)
 
     def fields(self) -> tuple[str, ...]:
         """What must be equal in all ranks; a field that a rank does not tell agrees with any."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from unknot.graph.gates import OPEN, RUNNING, TIMED, UNTOLD, Net, Node
+from unknot.graph.gates import OPEN, TIMED, UNTOLD, Net, Node
 from unknot.graph.ids import is_pattern, matches, parse
-from unknot.graph.queues import ahead, concerned
+from unknot.graph.queues import ahead, concerned, stands_for_all
 from unknot.graph.resources import UNITS
 from unknot.graph.rights import Rights
 
@@ -45,6 +45,7 @@ class Wiring:
         self.rights: dict[tuple[str, ...], Node] = {}
         self._resolver: Rights | None = None
         self._dirty: dict[Node, None] = {}
+        self._spared: list[tuple[Node, Node]] = []
         self._awaited: dict[str, dict[Node, None]] = {}
         self._waits_noted, self._waits_kept = 0, _KEPT_LISTS
         self._named: dict[str, dict[tuple[str, ...], None]] = {}
@@ -59,7 +60,18 @@ class Wiring:
     def resource(self, state: ResourceState) -> None:
         """What decides over all waits for it has changed."""
         if state.gates:
-            self._dirty.update(dict.fromkeys(state.gates.values()))
+            for gate in state.gates.values():
+                self._dirty[gate] = None
+
+    def arrived(self, state: ResourceState, one: Participant, seq: int) -> None:
+        """`one` has issued operation `seq` of a group and those before it."""
+        direct = not state.mismatched(seq) and one.id in state.declared_members
+        for key, gate in state.gates.items() if state.gates else ():
+            if direct and gate.plain and key[0] == "seq" and gate not in self._dirty:
+                if key[1] <= seq and one.node in gate.ins:
+                    self._spared.append((gate, one.node))
+            else:
+                self._dirty[gate] = None
 
     def waits_for(self, state: ResourceState) -> None:
         """Its very meaning has changed: everybody who waits for it looks again."""
@@ -70,7 +82,8 @@ class Wiring:
     def holders(self, state: ResourceState, one: Participant) -> None:
         """What `one` holds of it has changed."""
         if state.gates:
-            self._dirty.update(dict.fromkeys(state.gates.values()))
+            for gate in state.gates.values():
+                self._dirty[gate] = None
         if one.wait is not None and one.id in state.waiters:
             self._dirty[one.node] = None
 
@@ -118,11 +131,20 @@ class Wiring:
 
     def settle(self) -> Net:
         """The net, true to the facts of this moment."""
+        if not self._dirty and not self._spared:
+            return self.net
+        if self._spared:
+            for gate, node in self._spared:
+                if node in gate.ins and gate.plain:
+                    self.net.spare(gate, node)
+            self._spared = []
         if self._dirty:
             dirty, self._dirty = self._dirty, {}
-            gates = [node for node in dirty if node.pid is None]
+            gates = []
             for node in dirty:
-                if node.pid is not None:
+                if node.pid is None:
+                    gates.append(node)
+                else:
                     self._wire(node)
             for node in gates:
                 if node.need >= 0:
@@ -136,7 +158,7 @@ class Wiring:
         one = self.graph.participants.get(node.pid)
         old = node.ins
         if one is None or one.node is not node or one.wait is None:
-            self.net.rewire(node, 0, (), free=RUNNING)
+            self.net.run(node)
         else:
             free = 0 if one.wait.deadline is None else TIMED
             if self.graph.sources and self.graph.is_unknown(one.source):
@@ -298,8 +320,16 @@ class Wiring:
         return (held, *self._places(one, state, atom)) if state.queue else (held,)
 
     def _places(self, one: Participant, state: ResourceState, atom: Atom) -> list[Node]:
-        if state.queue[0] == one.id and len(state.queue) == 1:
+        queue, people = state.queue, self.graph.participants
+        if len(queue) == 1:
             return []
+        own = state.declared
+        if own is not None and own.type != "rwlock" and own.policy != "any" and queue[-1] == one.id:
+            last = queue[-2]  # mostly that is all: who asks for nothing else stands for those before
+            return [people[last].node] if stands_for_all(self.graph, state, last) else self._all_places(one, state, atom)
+        return self._all_places(one, state, atom)
+
+    def _all_places(self, one: Participant, state: ResourceState, atom: Atom) -> list[Node]:
         return [self.graph.participants[pid].node for pid in ahead(self.graph, one, state, atom)]
 
     def _blockers(self, state: ResourceState, mode: str, spared: str) -> list[str]:
@@ -312,12 +342,15 @@ class Wiring:
         ]
 
     def _held_gate(self, state: ResourceState, key: Key) -> Wired:
+        own, holders = state.declared, state.holders
+        if len(holders) == 1 and own is not None and own.type == "lock" and not own.setters:  # the common one
+            (pid,) = holders
+            holder = self.graph.participants[pid]
+            if pid != key[2]:
+                return (1, (holder.node,), None, 0) if holder.how is None else (1, (), None, 0)
         blockers = self._blockers(state, key[1], key[2])
         if not blockers:
             return 0, (), None, 0
-        if len(blockers) == 1 and state.declared is not None and not state.declared.setters:
-            holder = self.graph.participants[blockers[0]]
-            return (1, (holder.node,), None, 0) if holder.how is None else (1, (), None, 0)
         return self._freed(state, len(blockers), dict.fromkeys(blockers, 1))
 
     def _units_atom(self, one: Participant, state: ResourceState, atom: Atom) -> tuple[Node, ...] | None:
@@ -356,7 +389,7 @@ class Wiring:
     def _box_gate(self, state: ResourceState, key: Key) -> Wired:
         own, op = state.declared, key[1]
         assert own is not None
-        ready = [pid for pid in state.waiters if self.graph.meets(pid, state.id, op)]
+        ready = [pid for pid in state.waiters if self.graph.meets(pid, state.id, op)] if len(state.waiters) > 1 else ()
         room = own.capacity is None or state.count < own.capacity
         if state.closed or (state.count > 0 if op == "recv" else room) or (own.capacity == 0 and any(pid != key[2] for pid in ready)):
             return 0, (), None, 0
