@@ -76,12 +76,13 @@ class Workplace:
         """
         rank = number // RANKS % 2 == 0 and number // RANKS < len(self.groups)
         if self.owner.get(self._near(number, self.locks)) == name:
-            return self._lock(name, number)
+            self._lock(name, number)
+            return
         acts = ("arrive", "arrive", "slots", "progress") if rank else ("lock", "lock", "box", "box", "slots", "progress")
         act = self.chance.choice(acts)
         if act == "box":
             act = "send" if number % RANKS < 4 else "recv"
-        return getattr(self, f"_{act}")(name, number)
+        getattr(self, f"_{act}")(name, number)
 
     # --- acts ---
 

@@ -35,6 +35,6 @@ class Chances:
     def some(self, among: Sequence[T], most: int) -> list[T]:
         """Up to `most` of them, each once, in any order."""
         rest, found = list(among), []
-        for _ in range(self.number(0, min(most, len(rest)))):
+        while len(found) < min(most, len(among)) and not self.rarely(2):
             found.append(rest.pop(self.number(0, len(rest) - 1)))
         return found

@@ -46,7 +46,7 @@ def rights(c: Chances) -> tuple[str, ...] | None:
 def resources(c: Chances) -> list[ev.Resource]:
     """Two to four resources."""
     kinds = [c.pick(KINDS) for _ in range(c.number(2, 4))]
-    return [ev.Resource(r=f"{kind}:{n}", type=kind, **traits(c, kind)) for n, kind in enumerate(kinds)]  # type: ignore[arg-type]
+    return [ev.Resource(r=f"{kind}:{n}", type=kind, **traits(c, kind)) for n, kind in enumerate(kinds)]
 
 
 def traits(c: Chances, kind: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def atom_of(c: Chances, kind: ev.Resource) -> ev.Atom:
     if kind.type in UNITS:
         return ev.Atom(r=kind.r, units=c.number(1, (kind.capacity or 1) + c.rarely(12)))
     if kind.type == "mailbox":
-        return ev.Atom(r=kind.r, op=c.pick(["recv", "recv", "send"]))  # type: ignore[arg-type]
+        return ev.Atom(r=kind.r, op=c.pick(["recv", "recv", "send"]))
     if kind.type == "collective":
         return ev.Atom(r=kind.r, seq=c.number(0, 2))
     return ev.Atom(r=kind.r)
@@ -128,7 +128,7 @@ def possible(c: Chances, graph: LiveGraph, kinds: list[ev.Resource], ticket: int
         asked = needs(c, pid, kinds, list(PEOPLE))
         return ev.Wait(p=pid, ticket=ticket, needs=asked, deadline=deadline, bypass=not c.rarely(4))
     if act == "end":
-        return ev.End(p=pid, how=c.pick(["exit", "crash"])) if c.rarely(2) else None  # type: ignore[arg-type]
+        return ev.End(p=pid, how=c.pick(["exit", "crash"])) if c.rarely(2) else None
     return use(c, graph, pid, c.pick(kinds))
 
 
@@ -161,7 +161,7 @@ def use(c: Chances, graph: LiveGraph, pid: str, kind: ev.Resource) -> ev.Event |
     if not may(pid, kind.setters):
         return None
     if kind.type == "condition":
-        return ev.Signal(p=pid, r=kind.r, n=c.pick([1, "all", 2]))  # type: ignore[arg-type]
+        return ev.Signal(p=pid, r=kind.r, n=c.pick([1, "all", 2]))
     if kind.type == "latch":
         n = c.pick([1, -1])
         return ev.Add(p=pid, r=kind.r, n=n) if 0 <= state.count + n <= 2 else None

@@ -37,7 +37,8 @@ class History:
         self.graph, self.world = LiveGraph(), World()
         self.kinds = resources(chances)
         self.number = 0
-        for one in (*self.kinds, *(ev.Start(p=pid) for pid in PEOPLE)):
+        opening: list[ev.Event] = [*self.kinds, *(ev.Start(p=pid) for pid in PEOPLE)]
+        for one in opening:
             self.happen(one)
 
     def happen(self, event: ev.Event) -> None:
