@@ -34,7 +34,7 @@ class Chances:
 
     def some(self, among: Sequence[T], most: int) -> list[T]:
         """Up to `most` of them, each once, in any order."""
-        rest, found = list(among), []
+        rest, found = list(among), list[T]()
         while len(found) < min(most, len(among)) and not self.rarely(2):
             found.append(rest.pop(self.number(0, len(rest) - 1)))
         return found

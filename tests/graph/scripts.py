@@ -16,7 +16,7 @@ from unknot.graph.resources import HELD, UNITS
 
 SCENARIOS = int(os.environ.get("UNKNOT_SCENARIOS", "5000"))
 PEOPLE = ("a#1", "b#1", "c#1", "d#1")
-KINDS = (
+KINDS: tuple[ev.ResourceType, ...] = (
     "lock", "lock", "rwlock", "semaphore", "slots", "reservation", "mailbox", "mailbox", "event", "condition", "latch",
     "external", "collective", "collective",
 )  # fmt: skip

@@ -23,17 +23,17 @@ def go(chances: Chances, *, faults: bool) -> Run:
     return run
 
 
-@scenarios(max(20, SCENARIOS // 3))
+@scenarios(max(20, SCENARIOS // 16))
 def test_no_interleaving_of_the_records_confirms_a_set_that_is_not_stuck(chances: Chances) -> None:
     go(chances, faults=False)
 
 
-@scenarios(max(20, SCENARIOS // 3))
+@scenarios(max(20, SCENARIOS // 16))
 def test_no_loss_repetition_or_overtaking_confirms_a_set_that_is_not_stuck(chances: Chances) -> None:
     go(chances, faults=True)
 
 
-@scenarios(max(20, SCENARIOS // 4))
+@scenarios(max(20, SCENARIOS // 40))
 def test_once_everything_has_arrived_every_finding_is_confirmed_and_true(chances: Chances) -> None:
     run = go(chances, faults=True)
     run.settle()

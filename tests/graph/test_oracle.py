@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.graph.chances import Chances
 from tests.graph.oracle import World
 from tests.graph.scripts import PEOPLE, may, possible, resources, scenarios, upheaval
@@ -57,6 +59,7 @@ class History:
         return event is not None
 
 
+@pytest.mark.timeout(0)
 @scenarios()
 def test_after_every_event_of_any_history_the_stuck_set_is_that_of_the_exhaustive_search(chances: Chances) -> None:
     history = History(chances)
