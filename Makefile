@@ -10,12 +10,13 @@ PINS := constraints/$(MINOR).txt
 STAMP := $(VENV)/.made-$(MINOR)
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: help setup demo test lint style types layers format build smoke bench clean
+.PHONY: help setup demo test test-long lint style types layers format build smoke bench clean
 
 help:
 	@echo "make setup   .venv with everything pinned"
 	@echo "make demo    a real training run hangs across three layers, is explained, freed, and finishes"
 	@echo "make test    the test suite"
+	@echo "make test-long  the detector against brute force in 200,000 histories (hours)"
 	@echo "make lint    ruff, mypy, layer rules"
 	@echo "make smoke   sdist and wheel, used in an empty environment"
 	@echo "make bench   what supervision costs, as ratios"
@@ -34,6 +35,9 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest tests
+
+test-long: $(STAMP)
+	UNKNOT_SCENARIOS=200000 $(BIN)/python -m pytest tests/graph --timeout=0
 
 lint: style types layers
 
@@ -59,6 +63,7 @@ smoke: build
 bench: $(STAMP)
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/locks.py
+	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/step.py
 

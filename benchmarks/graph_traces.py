@@ -12,14 +12,14 @@ RANKS = 8
 
 
 def random_knots(people: int, atoms: int = 4, *, seed: int = 1) -> list[ev.Event]:
-    """`people` participants of which nine in ten wait for `atoms` others: all of them, or some."""
+    """`people` participants, nine in ten of which wait for others, all or some of them: `atoms` for each participant."""
     chance = random.Random(seed)
     names = [f"agent/w{number}#1" for number in range(people)]
     events: list[ev.Event] = [ev.Start(p=name) for name in names]
     for number, name in enumerate(names):
         if number % 10:
-            of = tuple(ev.Atom(p=other) for other in chance.sample(names, atoms))
-            clause = ev.Clause(k=chance.choice([1, 2, atoms, atoms]), of=of)
+            of = tuple(ev.Atom(p=other) for other in chance.sample(names, atoms + (number % 9 < 4)))
+            clause = ev.Clause(k=chance.choice([1, 2, len(of), len(of)]), of=of)
             events.append(ev.Wait(p=name, ticket=number, needs=(clause,)))
     return events
 

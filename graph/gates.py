@@ -41,10 +41,10 @@ class Node:
     """A participant (`pid` is set) or a gate. `at`: rank, OUT if it cannot go on. `free`: why it needs no input.
 
     `left`: what its earlier inputs lack to reach `need`; of a node that is out, what all inputs lack.
-    `outs`: the nodes that count it. `weights`: None if all inputs weigh 1. `home`: to whom a gate belongs.
+    `mark`: what a full reduction has still to count. `outs`: the nodes that count it. `weights`: None if all inputs weigh 1. `home`: to whom a gate belongs.
     """
 
-    __slots__ = ("at", "free", "home", "ins", "left", "need", "outs", "pid", "plain", "weights")
+    __slots__ = ("at", "free", "home", "ins", "left", "mark", "need", "outs", "pid", "plain", "weights")
 
     def __init__(self, pid: str | None = None, home: Any = None) -> None:
         self.at = OUT
@@ -52,6 +52,7 @@ class Node:
         self.home = home
         self.ins: tuple[Node, ...] = ()
         self.left = 1
+        self.mark = 0
         self.need = 1
         self.outs: Collection[Node] = ()
         self.pid = pid
@@ -342,18 +343,17 @@ def _unlink(source: Node, gate: Node) -> None:
 
 def from_scratch(nodes: Iterable[Node]) -> set[Node]:
     """All of `nodes` that are in by full reduction, whatever their ranks say: linear in nodes and edges."""
-    left: dict[Node, int] = {}
-    live = []
-    for node in nodes:
-        left[node] = need = 0 if node.free else node.need
-        if need <= 0:
-            live.append(node)
+    live: list[Node] = []
     append = live.append
+    for node in nodes:
+        node.mark = need = 0 if node.free else node.need
+        if need <= 0:
+            append(node)
     for node in live:
         for gate in node.outs:
-            before = left[gate]
+            before = gate.mark
             if before > 0:
-                now = left[gate] = before - (1 if gate.weights is None else gate.weights[node])
+                gate.mark = now = before - (1 if gate.weights is None else gate.weights[node])
                 if now <= 0:
                     append(gate)
     return set(live)

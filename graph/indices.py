@@ -8,15 +8,17 @@ Index = dict[str, Collection[str]]
 _MANY = 12
 
 
-def enlist(index: Index, key: str, pid: str) -> None:
-    """Put `pid`, which is not there, under `key`."""
+def enlist(index: Index, key: str, alone: tuple[str]) -> None:
+    """Put the participant in `alone`, which is not there, under `key`; where it is the only one, that tuple is kept."""
     now = index.get(key, ())
     if isinstance(now, dict):
-        now[pid] = None
+        now[alone[0]] = None
+    elif not now:
+        index[key] = alone
     elif len(now) < _MANY:
-        index[key] = (*now, pid)
+        index[key] = (*now, *alone)
     else:
-        index[key] = dict.fromkeys((*now, pid))
+        index[key] = dict.fromkeys((*now, *alone))
 
 
 def unlist(index: Index, key: str, pid: str) -> None:

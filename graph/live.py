@@ -232,8 +232,9 @@ class LiveGraph:
             return None
         one = new_participant(pid, at, identity)
         self.participants[pid] = one
-        enlist(self.members, one.member, pid)
-        enlist(self.by_source, one.source, pid)
+        alone = (pid,)
+        enlist(self.members, one.member, alone)
+        enlist(self.by_source, one.source, alone)
         if one.role == "driver" and not one.is_queue:
             self.drivers[pid] = None
         before = self._limbo.pop(pid, None)
@@ -352,30 +353,41 @@ class LiveGraph:
         return None
 
     def _wait(self, event: ev.Wait) -> None:
-        problem = self._unfit(event)
+        one = self.participants.get(event.p)
+        problem = self._unfit(event, one.wait if one is not None else None)
         if problem is not None:
             return self._refuse(*problem)
-        one = self._alive(event)
-        if one is None:
-            return None
+        if one is None or one.how is not None:
+            one = self._alive(event)
+            if one is None:
+                return None
         if one.wait is not None:
             self.counters["replaced_waits"] += one.wait.ticket != event.ticket
             self._end_wait(one)
         one.wait = CurrentWait(
-            event.ticket, event.needs, event.t, event.site, event.deadline, event.limit, event.label,
+            event.ticket, self._same_needs(event.needs), event.t, event.site, event.deadline, event.limit, event.label,
             event.interruptible, event.bypass, not self._tolerant,
         )  # fmt: skip
         for r in one.wait.resources():
             state = self.resources.get(r)
             if state is None:
                 state = self.resources[r] = ResourceState(r)
-            self._join(one, state)
+            self._join(one, one.wait, state)
         self.wiring.wait(one)
         return None
 
-    def _unfit(self, event: ev.Wait) -> tuple[str, str] | None:
-        if not self._tolerant and (now := self.ticket(event.p)) is not None:
-            return f"{event.p} waits again", f"a wake for its ticket {now} first"
+    def _same_needs(self, needs: tuple[ev.Clause, ...]) -> tuple[ev.Clause, ...]:
+        """The needs of the last waiter where they are equal, so that a long queue for one thing keeps them once."""
+        r = needs[0].of[0].r if len(needs) == 1 and len(needs[0].of) == 1 else None
+        state = self.resources.get(r) if r is not None else None
+        if state is None or not state.waiters:
+            return needs
+        wait = self.participants[next(reversed(state.waiters))].wait
+        return wait.needs if wait is not None and wait.needs == needs else needs
+
+    def _unfit(self, event: ev.Wait, now: CurrentWait | None) -> tuple[str, str] | None:
+        if now is not None and not self._tolerant:
+            return f"{event.p} waits again", f"a wake for its ticket {now.ticket} first"
         for clause in event.needs:
             if not 0 <= clause.k <= len(clause.of):
                 return f"{clause.k} of {len(clause.of)} atoms", "k between 0 and the number of atoms"
@@ -401,9 +413,7 @@ class LiveGraph:
             return f"wait for mailbox {atom.r} without op", "recv or send"
         return None
 
-    def _join(self, one: Participant, state: ResourceState) -> None:
-        wait = one.wait
-        assert wait is not None
+    def _join(self, one: Participant, wait: CurrentWait, state: ResourceState) -> None:
         state.waiters[one.id] = None
         if self._tolerant and wait.t <= state.signalled_until:
             wait.passed |= {state.id}

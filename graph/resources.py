@@ -131,7 +131,7 @@ class ResourceState:
     def arrive(self, participant: str, seq: int, signature: Signature) -> None:
         """Note that `participant` has issued everything up to `seq`, and what it was if that is told."""
         self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
-        if all(part is None for part in signature):
+        if signature.count(None) == len(signature):
             return
         self.signatures.setdefault(seq, {})[participant] = signature
         if len(self.signatures) > KEPT_SIGNATURES:

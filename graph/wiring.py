@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 Key = tuple[Any, ...]
 Wired = tuple[int, tuple[Node, ...], dict[Node, int] | None, int]
-_KEPT_INPUTS = 16
-_KEPT_LISTS = 256
+_LOCKED: Key = ("held", "x", "")
+_KEPT_LISTS = 1024
 
 
 class Wiring:
@@ -65,7 +65,9 @@ class Wiring:
 
     def arrived(self, state: ResourceState, one: Participant, seq: int) -> None:
         """`one` has issued operation `seq` of a group and those before it."""
-        direct = not state.mismatched(seq) and one.id in state.declared_members
+        members = state.declared_members
+        named = one.id in members and one.member not in members and (one.source == one.id or one.source not in members)
+        direct = named and not state.mismatched(seq)
         for key, gate in state.gates.items() if state.gates else ():
             if direct and gate.plain and key[0] == "seq" and gate not in self._dirty:
                 if key[1] <= seq and one.node in gate.ins:
@@ -187,14 +189,14 @@ class Wiring:
             self.open.discard(gate)
 
     def _release(self, gate: Node) -> None:
-        """Forget a gate that nobody counts any more; long rights lists are kept for the next who asks."""
+        """Forget a gate that nobody counts any more; rights lists are kept for the next who asks."""
         home = gate.home
         if gate.pid is not None or gate is self.anybody or gate.need < 0:
             return
         if home.__class__ is not str:
             state, key = home
             if state is None:
-                if len(gate.ins) > _KEPT_INPUTS and len(self.rights) <= _KEPT_LISTS:
+                if len(self.rights) <= _KEPT_LISTS:
                     return
                 self._forget_list(key)
             else:
@@ -316,7 +318,7 @@ class Wiring:
         mode = "x" if own.type == "lock" else atom.mode
         if own.reentrant and one.id in state.holders:  # it need not queue again
             return (self._gate(state, ("held", mode, one.id)),)
-        held = self._gate(state, ("held", mode, ""))
+        held = self._gate(state, _LOCKED if mode == "x" else ("held", mode, ""))
         return (held, *self._places(one, state, atom)) if state.queue else (held,)
 
     def _places(self, one: Participant, state: ResourceState, atom: Atom) -> list[Node]:
@@ -425,8 +427,17 @@ class Wiring:
         if state.mismatched(seq):
             return 1, (), None, 0
         need, ins, gates = 0, dict[Node, None](), state.gates or {}
-        for name, issuing in state.issuing(self.graph.participants).items():
-            if any(state.arrivals[pid] >= seq for pid in issuing):
+        people, arrivals, others = self.graph.participants, state.arrivals, False
+        for name in state.declared_members:
+            if name not in arrivals:
+                others = True
+            elif arrivals[name] < seq:
+                if people[name].how is None:
+                    ins[people[name].node] = None
+                else:
+                    need += 1
+        for name, issuing in state.issuing(people).items() if others else ():
+            if name in arrivals or any(arrivals[pid] >= seq for pid in issuing):
                 continue
             node = self._arriving(state, name, issuing, waiting=gates[key])
             if node is None:
