@@ -41,7 +41,8 @@ class Node:
     """A participant (`pid` is set) or a gate. `at`: rank, OUT if it cannot go on. `free`: why it needs no input.
 
     `left`: what its earlier inputs lack to reach `need`; of a node that is out, what all inputs lack.
-    `mark`: what a full reduction has still to count. `outs`: the nodes that count it. `weights`: None if all inputs weigh 1. `home`: to whom a gate belongs.
+    `outs`: the nodes that count it. `weights`: None if all inputs weigh 1. `home`: to whom a gate belongs.
+    `mark`: what a full reduction has still to count.
     """
 
     __slots__ = ("at", "free", "home", "ins", "left", "mark", "need", "outs", "pid", "plain", "weights")

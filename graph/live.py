@@ -365,9 +365,12 @@ class LiveGraph:
             self.counters["replaced_waits"] += one.wait.ticket != event.ticket
             self._end_wait(one)
         one.wait = CurrentWait(
-            event.ticket, self._same_needs(event.needs), event.t, event.site, event.deadline, event.limit, event.label,
+            event.ticket, event.needs, event.t, event.site, event.deadline, event.limit, event.label,
             event.interruptible, event.bypass, not self._tolerant,
         )  # fmt: skip
+        if len(event.needs) == 1 and len(event.needs[0].of) == 1 and event.needs[0].k == 1:
+            one.wait.simple = True
+            self._share_needs(one.wait)
         for r in one.wait.resources():
             state = self.resources.get(r)
             if state is None:
@@ -376,14 +379,13 @@ class LiveGraph:
         self.wiring.wait(one)
         return None
 
-    def _same_needs(self, needs: tuple[ev.Clause, ...]) -> tuple[ev.Clause, ...]:
-        """The needs of the last waiter where they are equal, so that a long queue for one thing keeps them once."""
-        r = needs[0].of[0].r if len(needs) == 1 and len(needs[0].of) == 1 else None
-        state = self.resources.get(r) if r is not None else None
-        if state is None or not state.waiters:
-            return needs
-        wait = self.participants[next(reversed(state.waiters))].wait
-        return wait.needs if wait is not None and wait.needs == needs else needs
+    def _share_needs(self, wait: CurrentWait) -> None:
+        """Take the needs of the last waiter where they are equal, so that a long queue for one thing keeps them once."""
+        state = self.resources.get(wait.needs[0].of[0].r or "")
+        if state is not None and state.waiters:
+            last = self.participants[next(reversed(state.waiters))].wait
+            if last is not None and last.needs == wait.needs:
+                wait.needs = last.needs
 
     def _unfit(self, event: ev.Wait, now: CurrentWait | None) -> tuple[str, str] | None:
         if now is not None and not self._tolerant:

@@ -18,7 +18,8 @@ class CurrentWait:
     """The one blocking need that a participant stands in. Times are seconds on the clock of the run.
 
     `placed` says that the order of the queues is known for it (events in true order); `passed` names
-    resources that have let it go by a passing event (set, signal, close), whatever they look like now.
+    resources that have let it go by a passing event (set, signal, close), whatever they look like now;
+    `simple` says that it asks for one thing.
     """
 
     ticket: int
@@ -32,14 +33,14 @@ class CurrentWait:
     bypass: bool
     placed: bool
     passed: frozenset[str] = frozenset()
+    simple: bool = False
 
     def resources(self) -> tuple[str, ...]:
         """The resources it names, each once, in order."""
-        needs = self.needs
-        if len(needs) == 1 and len(needs[0].of) == 1:
-            r = needs[0].of[0].r
+        if self.simple:
+            r = self.needs[0].of[0].r
             return () if r is None else (r,)
-        return tuple(dict.fromkeys(atom.r for clause in needs for atom in clause.of if atom.r is not None))
+        return tuple(dict.fromkeys(atom.r for clause in self.needs for atom in clause.of if atom.r is not None))
 
 
 @dataclass(slots=True)

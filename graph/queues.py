@@ -49,10 +49,12 @@ def stands_for_all(graph: LiveGraph, state: ResourceState, pid: str) -> bool:
     """Whether the waiter `pid` is itself behind everybody before it: then nobody behind it needs to look further."""
     wait = graph.participants[pid].wait
     assert wait is not None
-    if wait.deadline is not None or len(wait.needs) != 1 or len(wait.needs[0].of) != 1 or wait.needs[0].k != 1:
+    if not wait.simple or wait.deadline is not None:
         return False
     own = state.declared
-    return state.type != "rwlock" or (own is not None and not own.conflicts and state.exclusive(wait.needs[0].of[0].mode))
+    if own is None or own.type != "rwlock":
+        return True
+    return not own.conflicts and state.exclusive(wait.needs[0].of[0].mode)
 
 
 def concerned(graph: LiveGraph, state: ResourceState, place: int) -> list[str]:

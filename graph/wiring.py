@@ -91,8 +91,15 @@ class Wiring:
 
     def queue(self, state: ResourceState, place: int) -> None:
         """Whoever stands at `place` of its queue or behind has others ahead now."""
+        queue, people = state.queue, self.graph.participants
+        fair = state.declared is not None and state.declared.policy != "writer-pref"
+        if fair and place >= len(queue):
+            return
+        if fair and stands_for_all(self.graph, state, queue[place]):
+            self._dirty[people[queue[place]].node] = None
+            return
         for pid in concerned(self.graph, state, place):
-            self._dirty[self.graph.participants[pid].node] = None
+            self._dirty[people[pid].node] = None
 
     def person(self, one: Participant) -> None:
         """A participant has begun, ended or vanished."""
@@ -174,11 +181,27 @@ class Wiring:
     def _refresh(self, gate: Node) -> None:
         """Work a shared gate out anew."""
         state, key = gate.home
+        if key is _LOCKED and self._changes_hands(gate, state):
+            return
         old = gate.ins
         self._put(gate, self._suppliers(key) if state is None else _GATES[key[0]](self, state, key))
         for one in old:
             if not one.outs:
                 self._release(one)
+
+    def _changes_hands(self, gate: Node, state: ResourceState) -> bool:
+        """The most common change, without a detour: a plain lock is free, or one other that runs or waits has it."""
+        own, holders = state.declared, state.holders
+        if own is None or own.type != "lock" or own.setters or len(holders) > 1:
+            return False
+        ins: tuple[Node, ...] = ()
+        for pid in holders:
+            holder = self.graph.participants[pid]
+            if holder.how is not None:
+                return False
+            ins = (holder.node,)
+        self.net.rewire(gate, len(ins), ins)
+        return True
 
     def _put(self, gate: Node, wired: Wired) -> None:
         need, ins, weights, free = wired
@@ -214,9 +237,7 @@ class Wiring:
 
     def _wait(self, one: Participant, wait: CurrentWait) -> tuple[int, tuple[Node, ...]]:
         """How many nodes the wait of `one` needs, and which: all of them, or it never ends."""
-        if len(wait.needs) == 1 and len(wait.needs[0].of) == 1:
-            if not wait.needs[0].k:
-                return 0, ()
+        if wait.simple:
             found = self._atom(one, wait, wait.needs[0].of[0])
             return (1, ()) if found is None else (len(found), found)
         needed: dict[Node, None] = {}
