@@ -117,7 +117,7 @@ class Observation:
         assert recorder_id is not None, "the flight recorder is off"
         watched = flight.Watched(
             name=GROUP, generation=self._group.generation, recorder_id=recorder_id, members=members,
-            issuer=table.participant(), issuer_ident=self._group.issuer_ident,
+            issuer_ident=self._group.issuer_ident,
         )  # fmt: skip
         source.watch(watched)
 

@@ -68,6 +68,7 @@ class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, 
     receivers: tuple[str, ...] | None = None
     setters: tuple[str, ...] | None = None
     closers: tuple[str, ...] | None = None
+    returners: tuple[str, ...] | None = None
     count: int | None = None
     initial: int | None = None
 

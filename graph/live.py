@@ -30,6 +30,7 @@ from unknot.graph.ids import Identity, may_name, parse
 from unknot.graph.indices import Index, enlist, unlist
 from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
 from unknot.graph.resources import HELD, ResourceState, differs, first_count
+from unknot.graph.unfit import unfit
 from unknot.graph.wiring import Wiring
 
 STORE = "store"
@@ -290,6 +291,8 @@ class LiveGraph:
         elif event.count is not None and self._may_count(known, event):
             state.count = event.count
         state.declared = event
+        if event.returners is not None:
+            state.returners = event.returners
         if known is None or differs(known, event):
             self.wiring.waits_for(state)
         self.wiring.resource(state)
@@ -354,7 +357,7 @@ class LiveGraph:
 
     def _wait(self, event: ev.Wait) -> None:
         one = self.participants.get(event.p)
-        problem = self._unfit(event, one.wait if one is not None else None)
+        problem = unfit(event, one, self.resources, tolerant=self._tolerant)
         if problem is not None:
             return self._refuse(*problem)
         if one is None or one.how is not None:
@@ -379,6 +382,11 @@ class LiveGraph:
         self.wiring.wait(one)
         return None
 
+    def waits_only_for(self, participant: str, r: str) -> bool:
+        """Whether it waits for nothing but mailbox `r`, so that it can put nothing back there before it was served itself."""
+        wait = self.participants[participant].wait
+        return wait is not None and wait.deadline is None and wait.simple and wait.needs[0].of[0].r == r
+
     def _share_needs(self, wait: CurrentWait) -> None:
         """Take the needs of the last waiter where they are equal, so that a long queue for one thing keeps them once."""
         state = self.resources.get(wait.needs[0].of[0].r or "")
@@ -386,34 +394,6 @@ class LiveGraph:
             last = self.participants[next(reversed(state.waiters))].wait
             if last is not None and last.needs == wait.needs:
                 wait.needs = last.needs
-
-    def _unfit(self, event: ev.Wait, now: CurrentWait | None) -> tuple[str, str] | None:
-        if now is not None and not self._tolerant:
-            return f"{event.p} waits again", f"a wake for its ticket {now.ticket} first"
-        for clause in event.needs:
-            if not 0 <= clause.k <= len(clause.of):
-                return f"{clause.k} of {len(clause.of)} atoms", "k between 0 and the number of atoms"
-            for atom in clause.of:
-                if (problem := self._unfit_atom(atom)) is not None:
-                    return problem
-        return None
-
-    def _unfit_atom(self, atom: ev.Atom) -> tuple[str, str] | None:
-        if (atom.r is not None) + (atom.p is not None) + (atom.external is not None) != 1:
-            return f"atom {atom}", "exactly one of r, p, external"
-        if atom.units <= 0:
-            return f"{atom.units} units", "a positive number"
-        if atom.r is None:
-            return None
-        known = self.resources.get(atom.r)
-        own = known.declared if known is not None else None
-        if own is None:
-            if self._tolerant:
-                return None
-            return f"unknown resource {atom.r}", "a resource event that declares it before its first use"
-        if atom.op is None and own.type == "mailbox":
-            return f"wait for mailbox {atom.r} without op", "recv or send"
-        return None
 
     def _join(self, one: Participant, wait: CurrentWait, state: ResourceState) -> None:
         state.waiters[one.id] = None
@@ -557,6 +537,7 @@ class LiveGraph:
             return None
         if state.id not in one.issued:
             one.issued |= {state.id}
+            state.by_threads = state.by_threads or one.source != one.id
         state.arrive(one.id, event.seq, state.signature(event))
         self.wiring.arrived(state, one, event.seq)
         return None

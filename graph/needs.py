@@ -144,10 +144,17 @@ class Compiler:
         return self._sharing(state, op, 0, lambda: (self._counterparts(state, own, op),))
 
     def _counterparts(self, state: ResourceState, own: Resource, op: str) -> Group:
-        """Who has the right to do the opposite, or already waits to do it, whatever the list says."""
+        """Who has the right to do the opposite, or already waits to do it, whatever the list says; who may put messages back."""
         owed = self._owed(state, own.senders if op == "recv" else own.receivers)
         ready = [pid for pid in state.waiters if self.graph.meets(pid, state.id, op)]
-        return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
+        if op != "recv" or owed.open or not state.returners:
+            return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
+        back = self.rights.suppliers(state.returners)
+        helpers = [pid for pid in sorted(back.alive) if not self.graph.waits_only_for(pid, state.id)]
+        return replace(
+            owed, weights={**owed.weights, **dict.fromkeys([*helpers, *ready], 1)}, open=back.open,
+            gone=tuple(sorted({*owed.gone, *back.gone})),
+        )  # fmt: skip
 
     def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
         assert state.declared is not None

@@ -14,6 +14,7 @@ import msgspec
 
 from unknot.graph.events import Arrive, Resource
 from unknot.graph.gates import Node
+from unknot.graph.ids import parse
 
 if TYPE_CHECKING:
     from unknot.graph.participants import Participant
@@ -32,7 +33,8 @@ class ResourceState:
 
     holders: participant -> mode -> units. doubtful: a record that may have changed what it
     counts is lost. waiters: who waits, in the order of asking. queue: those of them
-    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch.
+    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch. returners: who has
+    messages of a mailbox in its hands and may put them back. by_threads: a thread that is not the main one has issued.
     """
 
     id: str
@@ -41,6 +43,8 @@ class ResourceState:
     waiters: dict[str, None] = field(default_factory=dict)
     queue: list[str] = field(default_factory=list)
     count: int = 0
+    returners: tuple[str, ...] = ()
+    by_threads: bool = False
     is_set: bool = False
     closed: bool = False
     store_counted: bool = False
@@ -106,9 +110,14 @@ class ResourceState:
 
     def issuing(self, people: Mapping[str, Participant]) -> dict[str, list[str]]:
         """For each declared member its participants that have issued here, those of its newest incarnation."""
-        names = self.declared_members
-        found = {name: [name] if name in self.arrivals else [] for name in names}
-        others = {name for name in names if not found[name] and name not in people}
+        found: dict[str, list[str]] = {}
+        others = set()
+        for name in self.declared_members:
+            found[name] = []
+            if name not in people or parse(name).source == name:
+                others.add(name)
+            elif name in self.arrivals:  # a thread is nobody but itself
+                found[name] = [name]
         for pid in self.arrivals if others else ():
             one = people[pid]
             for name in {one.member, one.source} & others:

@@ -19,7 +19,7 @@ from unknot.graph.gates import OPEN, TIMED, UNTOLD, Net, Node
 from unknot.graph.ids import is_pattern, matches, parse
 from unknot.graph.queues import ahead, concerned, stands_for_all
 from unknot.graph.resources import UNITS
-from unknot.graph.rights import Rights
+from unknot.graph.rights import Rights, Suppliers
 
 if TYPE_CHECKING:
     from unknot.graph.events import Atom, Clause
@@ -43,6 +43,7 @@ class Wiring:
         self.net.rewire(self.anybody, 1, (), free=OPEN)
         self.open = {self.anybody}
         self.rights: dict[tuple[str, ...], Node] = {}
+        self._followers: dict[tuple[str, ...], dict[Node, None]] = {}
         self._resolver: Rights | None = None
         self._dirty: dict[Node, None] = {}
         self._spared: list[tuple[Node, Node]] = []
@@ -66,8 +67,7 @@ class Wiring:
     def arrived(self, state: ResourceState, one: Participant, seq: int) -> None:
         """`one` has issued operation `seq` of a group and those before it."""
         members = state.declared_members
-        named = one.id in members and one.member not in members and (one.source == one.id or one.source not in members)
-        direct = named and not state.mismatched(seq)
+        direct = not state.by_threads and one.id in members and one.member not in members and not state.mismatched(seq)
         for key, gate in state.gates.items() if state.gates else ():
             if direct and gate.plain and key[0] == "seq" and gate not in self._dirty:
                 if key[1] <= seq and one.node in gate.ins:
@@ -148,19 +148,25 @@ class Wiring:
                     self.net.spare(gate, node)
             self._spared = []
         if self._dirty:
-            dirty, self._dirty = self._dirty, {}
-            gates = []
-            for node in dirty:
-                if node.pid is None:
-                    gates.append(node)
-                else:
-                    self._wire(node)
-            for node in gates:
-                if node.need >= 0:
-                    self._refresh(node)
-            self._resolver = None
+            self._look()
         self.net.settle()
         return self.net
+
+    def _look(self) -> None:
+        """Look at each marked node once: participants first, since they make and forget gates."""
+        dirty, self._dirty = self._dirty, {}
+        gates = []
+        for node in dirty:
+            if node.pid is None:
+                gates.append(node)
+            else:
+                self._wire(node)
+        for node in gates:
+            if node.need >= 0:
+                self._refresh(node)
+                if self._followers and node.home[0] is None:
+                    gates += self._followers.get(node.home[1], ())
+        self._resolver = None
 
     def _wire(self, node: Node) -> None:
         assert node.pid is not None
@@ -219,13 +225,15 @@ class Wiring:
         if home.__class__ is not str:
             state, key = home
             if state is None:
-                if len(self.rights) <= _KEPT_LISTS:
+                if len(self.rights) <= _KEPT_LISTS or key in self._followers:
                     return
                 self._forget_list(key)
             else:
                 del state.gates[key]
                 if not state.gates:
                     state.gates = None
+                if self._followers:
+                    self._unfollow(gate)
         old = gate.ins
         self.open.discard(gate)
         self.net.drop(gate)
@@ -417,7 +425,21 @@ class Wiring:
         if state.closed or (state.count > 0 if op == "recv" else room) or (own.capacity == 0 and any(pid != key[2] for pid in ready)):
             return 0, (), None, 0
         ins = dict.fromkeys(self.graph.participants[pid].node for pid in ready)
-        return self._owed(state, own.senders if op == "recv" else own.receivers, tuple(ins))
+        names = own.senders if op == "recv" else own.receivers
+        if op != "recv" or not state.returners or names is None or state.doubtful:
+            return self._owed(state, names, tuple(ins))
+        return self._returned(state, key, names, ins)
+
+    def _returned(self, state: ResourceState, key: Key, names: tuple[str, ...], ins: dict[Node, None]) -> Wired:
+        """Those who owe, and those who have messages in hand and may put them back, if they need not be served here first."""
+        self._rights_gate(state.returners)
+        self._followers.setdefault(state.returners, {})[(state.gates or {})[key]] = None
+        back = self._found(state.returners)
+        for pid in back.alive:
+            if not self.graph.waits_only_for(pid, state.id):
+                ins[self.graph.participants[pid].node] = None
+        need, inputs, weights, _ = self._owed(state, names, tuple(ins))
+        return need, inputs, weights, OPEN if back.open else 0
 
     def _owed(self, state: ResourceState, names: tuple[str, ...] | None, others: tuple[Node, ...] = ()) -> Wired:
         """One of those who have the right, or may close; an absent list means anybody."""
@@ -450,7 +472,7 @@ class Wiring:
         need, ins, gates = 0, dict[Node, None](), state.gates or {}
         people, arrivals, others = self.graph.participants, state.arrivals, False
         for name in state.declared_members:
-            if name not in arrivals:
+            if state.by_threads or name not in arrivals:
                 others = True
             elif arrivals[name] < seq:
                 if people[name].how is None:
@@ -458,7 +480,7 @@ class Wiring:
                 else:
                     need += 1
         for name, issuing in state.issuing(people).items() if others else ():
-            if name in arrivals or any(arrivals[pid] >= seq for pid in issuing):
+            if (name in arrivals and not state.by_threads) or any(arrivals[pid] >= seq for pid in issuing):
                 continue
             node = self._arriving(state, name, issuing, waiting=gates[key])
             if node is None:
@@ -499,11 +521,23 @@ class Wiring:
         return gate
 
     def _suppliers(self, names: tuple[str, ...]) -> Wired:
-        if self._resolver is None:
-            self._resolver = Rights(self.graph)
-        found = self._resolver.suppliers(names)
+        found = self._found(names)
         people = self.graph.participants
         return 1, tuple(people[pid].node for pid in found.alive), None, OPEN if found.open else 0
+
+    def _found(self, names: tuple[str, ...]) -> Suppliers:
+        if self._resolver is None:
+            self._resolver = Rights(self.graph)
+        return self._resolver.suppliers(names)
+
+    def _unfollow(self, gate: Node) -> None:
+        """Forget that `gate` depends on rights lists that are no inputs of it."""
+        for names in [names for names, gates in self._followers.items() if gate in gates]:
+            del self._followers[names][gate]
+            if not self._followers[names]:
+                del self._followers[names]
+                if not self.rights[names].outs:
+                    self._release(self.rights[names])
 
     def _forget_list(self, names: tuple[str, ...]) -> None:
         del self.rights[names]

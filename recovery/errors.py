@@ -65,7 +65,7 @@ class StaleGeneration(UnknotError):
 
 
 class StepAborted(UnknotError):
-    """A step was begun as often as is allowed and never ended: repeating it blindly helps nobody."""
+    """A step was begun as often as is allowed and never ended: repeating it blindly helps nobody. `group`: or the member."""
 
     group: str
     seq: int
@@ -77,9 +77,28 @@ class StepAborted(UnknotError):
 
     def describe(self) -> str:
         """Which step, how often, why it was broken off last."""
+        whose = self.group if "/" in self.group else f"group {self.group}"
         return (
-            f"step {self.seq} of group {self.group} was broken off {self.attempts} times, the last time since "
+            f"step {self.seq} of {whose} was broken off {self.attempts} times, the last time since "
             f"{self.reason}; mend what supervisor explain shows, or raise attempts= of unknot.steps"
+        )
+
+
+class StepWouldHang(UnknotError):
+    """A step waits for a message that only its own unsent one could be."""
+
+    member: str
+    mailbox: str
+    seq: int
+
+    def __init__(self, *, member: str, mailbox: str, seq: int) -> None:
+        super().__init__(member=member, mailbox=mailbox, seq=seq)
+
+    def describe(self) -> str:
+        """Which step, and the way out."""
+        return (
+            f"step {self.seq} of {self.member} waits in mailbox {self.mailbox} for what it sends itself, and a step sends when it "
+            "commits; receive it in the next step, or send outside of steps with unknot.Mailbox"
         )
 
 
@@ -201,6 +220,24 @@ class WaitTimeout(UnknotError, TimeoutError):
         return f"{self.participant} waited {self.timeout_s:g} s for {self.resource}, as long as it was told to"
 
 
+class KeptItemsFull(UnknotError):
+    """A trainer group has taken as many items since its last manifest as it may keep."""
+
+    group: str
+    kept: int
+    limit: int
+
+    def __init__(self, *, group: str, kept: int, limit: int) -> None:
+        super().__init__(group=group, kept=kept, limit=limit)
+
+    def describe(self) -> str:
+        """How many are kept, and what lets go of them."""
+        return (
+            f"group {self.group} keeps {self.kept} items that no manifest covers yet (limit {self.limit}); write manifests "
+            "more often (manifest_every=), or raise manifest_items_limit"
+        )
+
+
 class LockNotHeld(UnknotError, RuntimeError):
     """A release by somebody who does not hold the lock."""
 
@@ -234,6 +271,24 @@ class StaleWeights(UnknotError):
         return (
             f"weights {self.name} n={self.n} of generation {self.generation} are refused: n={self.current_n} of "
             f"generation {self.current_generation} is published; publish a larger n, from the newest generation"
+        )
+
+
+class WeightsGone(UnknotError, LookupError):
+    """A version of weights that is not kept any more, or was never published."""
+
+    name: str
+    n: int
+    newest: int
+
+    def __init__(self, *, name: str, n: int, newest: int) -> None:
+        super().__init__(name=name, n=n, newest=newest)
+
+    def describe(self) -> str:
+        """Which version, and how far the publisher is."""
+        return (
+            f"version {self.n} of weights {self.name} is not kept (the newest is {self.newest}); ask for a newer one, or raise "
+            "weights_kept"
         )
 
 

@@ -53,6 +53,11 @@ class _Holdings:
         with self._lock:
             return self._held.get((name, participant))
 
+    def of(self, participant: str) -> dict[str, int]:
+        with self._lock:
+            mine = [(name, holding) for (name, who), holding in self._held.items() if who == participant]
+        return {name: holding.token for name, holding in mine}
+
     def put(self, name: str, participant: str, holding: _Holding | None) -> None:
         with self._lock:
             if holding is None:
@@ -68,6 +73,17 @@ _holdings_lock = threading.Lock()
 def _holdings_of(store: Store) -> _Holdings:
     with _holdings_lock:
         return _holdings.setdefault(store, _Holdings())
+
+
+def holds_of(store: Store, participant: str) -> dict[str, int]:
+    """The locks of the run that a thread of this process holds: name -> token."""
+    return _holdings_of(store).of(participant)
+
+
+def forget_hold(store: Store, recorder: Recorder, participant: str, name: str) -> None:
+    """Redis has passed the lock on for this thread, together with something else."""
+    _holdings_of(store).put(name, participant, None)
+    recorder.release(f"lock:{name}")
 
 
 class DistributedLock:

@@ -5,42 +5,38 @@ receiver's member registers again its items go back to the front, in the order o
 and acknowledgement loses nothing, and an item is consumed once per acknowledgement.
 
 Senders number their items per mailbox (1, 2, ... per incarnation), and the store recognises a send that it has
-already done, so an answer lost on the network does not put an item in twice. A full mailbox makes senders wait in
-order; their value waits with them in Redis, and whoever makes space moves it in.
+already done, so an answer lost on the network does not put an item in twice; an incarnation that was replaced is refused. A
+full mailbox makes senders wait in order; their value waits with them in Redis, and whoever makes space moves it in.
+
+Order. By `arrival`: first in, first out. By `origin`: each item carries who brought it into the run first and as that member's
+how-manieth (`Origin`), and is delivered by (number, place of the origin in the list `origins`), whatever relays it passed and
+whatever order it arrives in. Two runs that make the same items so consume them in the same order, which arrival cannot give: it
+depends on who was faster. The price is waiting for the slowest. A turn whose item can never come is passed over
+(`lua/lib/origins.lua`). A full mailbox always lets the one due item in, when it has none that is due: else it would wait for
+room behind items that wait for it. The excess is bounded by the items of one commit.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import json
-import pickle
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from unknot.graph.events import Atom, Clause, Resource
 from unknot.recovery.answers import Answer, ask, ask_as_member, check_name
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.items import VALUE_LIMIT, pack, unpack
+from unknot.recovery.items import Item as Item
 from unknot.recovery.ports import Recorder, Store
+from unknot.recovery.registration import check_member
 from unknot.recovery.waiting import Mode, Request, obtain
 
 DEFAULT_CAPACITY = 1024
-VALUE_LIMIT = 64 * 1024 * 1024
-
-
-class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """One received item. `id` is unique in the run; `number` counts the sender's items in this mailbox from 1.
-
-    `sender` is the sending incarnation (`agent/a#2`); `sent_at` is Redis' time in seconds since the epoch.
-    """
-
-    id: str
-    sender: str
-    number: int
-    sent_at: float
-    value: Any
-    meta: Any = None
+Ack = Literal["step", "manifest"]
+Order = Literal["arrival", "origin"]
 
 
 class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,10 +57,15 @@ class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
         return self.taken - self.acked
 
 
-class _Rights(msgspec.Struct, frozen=True):
-    capacity: int
-    senders: tuple[str, ...] | None
-    receivers: tuple[str, ...] | None
+class MailboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a mailbox is declared. `senders`, `receivers`: patterns of members, None: anybody; `origins`: with order `origin` alone."""
+
+    capacity: int = DEFAULT_CAPACITY
+    senders: tuple[str, ...] | None = None
+    receivers: tuple[str, ...] | None = None
+    ack: Ack = "step"
+    order: Order = "arrival"
+    origins: tuple[str, ...] | None = None
 
 
 class Mailbox:
@@ -79,13 +80,17 @@ class Mailbox:
         self.value_limit = value_limit
         self._store = store
         self._recorder = recorder
-        self._known: _Rights | None = None
+        self._known: MailboxSettings | None = None
 
     def declare(
         self,
         capacity: int = DEFAULT_CAPACITY,
         senders: str | Sequence[str] | None = None,
         receivers: str | Sequence[str] | None = None,
+        *,
+        ack: Ack = "step",
+        order: Order = "arrival",
+        origins: Sequence[str] | None = None,
     ) -> Mailbox:
         """Make the mailbox, or find it made the same way; self.
 
@@ -93,55 +98,65 @@ class Mailbox:
             capacity: how many unconsumed items make it full; at least 1.
             senders: patterns of member names such as `agent/*`; None: anybody may.
             receivers: as senders.
+            ack: when items that a trainer group takes are consumed: `step` (the step is done) or `manifest` (a manifest
+                covers it). Items received in a step of any other member are consumed by its commit.
+            order: `arrival`, or `origin` for runs that are to be repeated exactly.
+            origins: with order `origin`, the members that items come from first, in the order of their turns.
 
         Raises:
-            ConfigError: it exists with other settings, or capacity is below 1.
+            ConfigError: it exists with other settings, or these cannot be.
         """
-        if capacity < 1:
-            raise ConfigError(what=f"mailbox {self.name} cannot have capacity {capacity}", todo="give at least 1")
-        rights = _Rights(capacity, _patterns(senders), _patterns(receivers))
-        wanted = (str(capacity), _as_json(rights.senders), _as_json(rights.receivers))
-        answer = ask(self._store, "mbox_declare", self.name, *wanted)
+        wanted = MailboxSettings(
+            capacity=capacity, senders=_patterns(senders), receivers=_patterns(receivers), ack=ack, order=order,
+            origins=None if origins is None else tuple(origins),
+        )  # fmt: skip
+        check_settings(self.name, wanted)
+        answer = ask(self._store, "mbox_declare", self.name, *_as_arguments(wanted))
         if answer.word == "differs":
-            stands = ", ".join(
-                f"{what} {answer.text(i) or 'anybody'}" for i, what in enumerate(("capacity", "senders", "receivers"))
-            )
+            named = zip(MailboxSettings.__struct_fields__, (answer.text(i) for i in range(6)), strict=True)
             raise ConfigError(
-                what=f"mailbox {self.name} is already declared otherwise ({stands})",
+                what=f"mailbox {self.name} is already declared otherwise ("
+                + ", ".join(f"{what} {value or 'anybody'}" for what, value in named if value or what != "origins")
+                + ")",
                 todo="declare it the same way everywhere, or use another run name",
             )
-        self._known = rights
+        self._known = wanted
         return self
 
-    def send(self, value: Any, timeout_s: float | None = None, meta: Any = None) -> int:
+    def send(self, value: Any, timeout_s: float | None = None, meta: Any = None, *, to: str | None = None) -> int:
         """Put `value` in; waits while the mailbox is full. This member's number of the item.
 
         Args:
             value: anything that pickle takes, up to `value_limit` bytes.
             timeout_s: seconds to wait for space at most; None for ever, 0 to not wait.
             meta: a small companion of the value, for the receiver.
+            to: the only member that may receive it; None: whoever may receive here.
 
         Raises:
             WaitTimeout: (a TimeoutError) no space in time; the item is not in.
             ConfigError: this member may not send here, the mailbox is not declared, or the value is too large.
             DeadlockInterrupted, RunClosed, FencedError: as every wait.
         """
-        self._check_right("send", self._rights().senders)
-        body = self._packed(value, meta)
-        granted = obtain(self._store, self._recorder, self._sending(body), timeout_s=timeout_s)
+        self.check_send(to)
+        body = self.packed(value, meta)
+        granted = obtain(self._store, self._recorder, self._sending(body, to or ""), timeout_s=timeout_s)
         return self._declared(granted).number()
 
-    def receive(self, timeout_s: float | None = None) -> Item:
-        """Take the oldest item; waits while there is none. It stays unacknowledged until `ack`.
+    def receive(self, timeout_s: float | None = None, *, sender: str | None = None) -> Item:
+        """Take the next item; waits while there is none. It stays unacknowledged until `ack`.
+
+        Args:
+            timeout_s: seconds to wait at most; None for ever, 0 to not wait.
+            sender: take only what this member sent, past what others did; None: whatever is next.
 
         Raises:
             WaitTimeout: (a TimeoutError) none came in `timeout_s` seconds (None: for ever, 0: do not wait).
             ConfigError: this member may not receive here, or the mailbox is not declared.
             DeadlockInterrupted, RunClosed, FencedError: as every wait.
         """
-        self._check_right("receive", self._rights().receivers)
-        granted = obtain(self._store, self._recorder, self._receiving(), timeout_s=timeout_s)
-        return self._item(self._declared(granted))
+        self.check_receive(sender)
+        granted = obtain(self._store, self._recorder, self._receiving(sender or ""), timeout_s=timeout_s)
+        return unpack(self.name, *self._declared(granted).rest)
 
     def ack(self, *items: Item | str) -> int:
         """Acknowledge items or ids: they are consumed. How many were still unacknowledged. FencedError."""
@@ -156,13 +171,13 @@ class Mailbox:
 
     def statistics(self) -> MailboxStatistics:
         """The mailbox as Redis sees it now. ConfigError when it is not declared."""
-        capacity = self._rights().capacity
+        capacity = self.settings().capacity
         command, key = self._store.command, self._store.key
         sent, taken, acked = command("HMGET", key("mbox", self.name), "sent", "taken", "acked")
         return MailboxStatistics(
             name=self.name,
             capacity=capacity,
-            queued=int(command("LLEN", key("mboxq", self.name))),
+            queued=int(command("LLEN", key("mboxq", self.name))) + int(command("ZCARD", key("mboxo", self.name))),
             sent=int(sent or 0),
             taken=int(taken or 0),
             acked=int(acked or 0),
@@ -177,7 +192,7 @@ class Mailbox:
     @property
     def resource(self) -> Resource:
         """The mailbox as the graph knows it."""
-        known = self._rights()
+        known = self.settings()
         return Resource(
             r=f"mbox:{self.name}",
             type="mailbox",
@@ -189,13 +204,13 @@ class Mailbox:
     def _me(self) -> tuple[str, int]:
         return self._recorder.member, self._recorder.incarnation
 
-    def _rights(self) -> _Rights:
+    def settings(self) -> MailboxSettings:
+        """How it is declared. ConfigError when it is not."""
         if self._known is None:
-            fields = ("capacity", "senders", "receivers")
-            found = self._store.command("HMGET", self._store.key("mbox", self.name), *fields)
+            found = self._store.command("HMGET", self._store.key("mbox", self.name), *MailboxSettings.__struct_fields__)
             if found[0] is None:
                 raise self._undeclared()
-            self._known = _Rights(int(found[0]), _from_json(found[1]), _from_json(found[2]))
+            self._known = _from_fields(found)
         return self._known
 
     def _undeclared(self) -> ConfigError:
@@ -213,35 +228,52 @@ class Mailbox:
                 todo=f"add it to the mailbox's {verb}ers" if verb == "send" else "add it to the mailbox's receivers",
             )
 
-    def _packed(self, value: Any, meta: Any) -> bytes:
-        body = pickle.dumps((value, meta), protocol=5)
-        if len(body) > self.value_limit:
-            raise ConfigError(
-                what=f"an item of {len(body)} bytes is too large for mailbox {self.name} (limit {self.value_limit})",
-                todo="send a reference to it (a path, an ObjectRef), or raise value_limit",
-            )
-        return body
+    def check_send(self, to: str | None) -> None:
+        """ConfigError if this member may not send here, or not to a chosen receiver."""
+        known = self.settings()
+        self._check_right("send", known.senders)
+        self._check_choice(known, "to", to)
 
-    def _sending(self, body: bytes) -> Request:
+    def check_receive(self, sender: str | None) -> None:
+        """ConfigError if this member may not receive here, or not from a chosen sender."""
+        known = self.settings()
+        self._check_right("receive", known.receivers)
+        self._check_choice(known, "sender", sender)
+
+    def _check_choice(self, known: MailboxSettings, what: str, member: str | None) -> None:
+        if member is None:
+            return
+        check_member(member)
+        if known.order == "origin":
+            raise ConfigError(
+                what=f"{what}={member!r} in mailbox {self.name}, whose order is by origin",
+                todo="use a mailbox of its own for chosen partners, with order='arrival'",
+            )
+
+    def packed(self, value: Any, meta: Any) -> bytes:
+        """The bytes of an item for this mailbox. ConfigError: it does not pickle, or is too large."""
+        return pack(value, meta, mailbox=self.name, limit=self.value_limit)
+
+    def _sending(self, body: bytes, to: str) -> Request:
         who = self._new_request()
         unsent = [body]
 
         def ask_send(mode: Mode) -> Answer:
-            answer = ask(self._store, "mbox_send", self.name, *who, mode, *unsent)
+            answer = ask(self._store, "mbox_send", self.name, *who, mode, to, *unsent)
             if answer.word == "queued":
                 unsent.clear()
             elif answer.word == "lost":
                 unsent.append(body)
-                answer = ask(self._store, "mbox_send", self.name, *who, mode, body)
+                answer = ask(self._store, "mbox_send", self.name, *who, mode, to, body)
             return answer
 
         return self._request(who, "send", ask_send, lambda _: None)
 
-    def _receiving(self) -> Request:
+    def _receiving(self, sender: str) -> Request:
         who = self._new_request()
 
         def ask_receive(mode: Mode) -> Answer:
-            return ask(self._store, "mbox_receive", self.name, *who, mode)
+            return ask(self._store, "mbox_receive", self.name, *who, mode, sender)
 
         def put_back(granted: Answer) -> None:
             ask_as_member(self._store, "mbox_requeue", *self._me(), self.name, granted.text())
@@ -266,19 +298,9 @@ class Mailbox:
         if answer.word == "unknown":
             self._known = None
             raise self._undeclared()
+        if answer.word == "no origin":
+            raise no_origin(self.name, self._recorder.member)
         return answer
-
-    def _item(self, answer: Answer) -> Item:
-        sender, number, sent_at = answer.text(1).split("|")
-        value, meta = pickle.loads(answer.rest[2])
-        return Item(
-            id=f"{self.name}/{answer.number()}",
-            sender=sender,
-            number=int(number),
-            sent_at=float(sent_at),
-            value=value,
-            meta=meta,
-        )
 
 
 def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
@@ -287,12 +309,59 @@ def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _as_json(patterns: tuple[str, ...] | None) -> str:
-    return "" if patterns is None else json.dumps(patterns)
+def _as_json(names: tuple[str, ...] | None) -> str:
+    return "" if names is None else json.dumps(names)
 
 
 def _from_json(found: bytes | None) -> tuple[str, ...] | None:
     return None if found is None else tuple(json.loads(found))
+
+
+def _as_arguments(known: MailboxSettings) -> tuple[str, ...]:
+    rights = (_as_json(known.senders), _as_json(known.receivers))
+    return (str(known.capacity), *rights, known.ack, known.order, _as_json(known.origins))
+
+
+def _from_fields(found: Sequence[bytes | None]) -> MailboxSettings:
+    capacity, senders, receivers, ack, order, origins = found
+    assert capacity is not None
+    assert ack is not None
+    assert order is not None
+    return msgspec.convert(
+        {
+            "capacity": int(capacity), "senders": _from_json(senders), "receivers": _from_json(receivers),
+            "ack": ack.decode(), "order": order.decode(), "origins": _from_json(origins),
+        },
+        MailboxSettings,
+    )  # fmt: skip
+
+
+def check_settings(name: str, wanted: MailboxSettings) -> None:
+    """ConfigError if no mailbox can be like that."""
+    if wanted.capacity < 1:
+        raise ConfigError(what=f"mailbox {name} cannot have capacity {wanted.capacity}", todo="give at least 1")
+    for what, value, known in (("ack", wanted.ack, Ack), ("order", wanted.order, Order)):
+        if value not in get_args(known):
+            raise ConfigError(
+                what=f"mailbox {name} cannot have {what}={value!r}", todo=f"use one of {', '.join(get_args(known))}"
+            )
+    if (wanted.order == "origin") != bool(wanted.origins):
+        raise ConfigError(
+            what=f"mailbox {name} has order={wanted.order!r} and origins={wanted.origins}",
+            todo="with order='origin' name the members that items come from first, in the order of their turns; else none",
+        )
+    for origin in wanted.origins or ():
+        check_member(origin)
+    if len(set(wanted.origins or ())) < len(wanted.origins or ()):
+        raise ConfigError(what=f"mailbox {name} has an origin twice", todo="name each once")
+
+
+def no_origin(mailbox: str, member: str) -> ConfigError:
+    """Whose items have no turn in a mailbox in order of origin."""
+    return ConfigError(
+        what=f"{member} is not one of the origins of mailbox {mailbox}",
+        todo="add it to origins=, or send what it received: a step that receives exactly one item passes its origin on",
+    )
 
 
 def _waiters(entries: Iterable[bytes]) -> tuple[str, ...]:

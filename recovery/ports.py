@@ -74,11 +74,12 @@ class Recorder(Protocol):
         *,
         interruptible: bool = True,
         deadline_s: float | None = None,
+        limit_s: float | None = None,
     ) -> AbstractContextManager[Ticket]:
         """Announce that the calling thread blocks; leaving the block says that it goes on.
 
         `resources` declares what the atoms of `needs` name. `deadline_s` seconds from now the waiter goes on by
-        itself; None says that it never will.
+        itself; None says that it never will. `limit_s` seconds from now it is ended: shown, never an escape.
         """
 
     def hold(self, resource: Resource, *, units: int = 1) -> None:

@@ -63,6 +63,7 @@ class NullRecorder:
         *,
         interruptible: bool = True,  # noqa: ARG002
         deadline_s: float | None = None,  # noqa: ARG002
+        limit_s: float | None = None,  # noqa: ARG002
     ) -> Iterator[NullTicket]:
         """Announces nothing."""
         yield NullTicket(ticket)

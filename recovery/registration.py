@@ -9,6 +9,7 @@ import msgspec
 
 from unknot.recovery.answers import ask, ask_as_member
 from unknot.recovery.errors import ConfigError, LeaseLost
+from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
 
 DEFAULT_LEASE_S = 5.0
@@ -76,8 +77,10 @@ def register(
         ConfigError: `member` is not `role/name`.
         StoreUnavailable: Redis did not answer within the store's limit.
     """
-    _check_member(member)
+    check_member(member)
+    reached("register.before", member)
     answer = ask(store, "register", member, role, pid, host, boot, lease_s, actor_id)
+    reached("register.after", member)
     return Registration(
         member=member,
         role=role,
@@ -98,7 +101,7 @@ def expect(store: Store, member: str, *, role: str) -> None:
     Raises:
         ConfigError: `member` is not `role/name`.
     """
-    _check_member(member)
+    check_member(member)
     ask(store, "member_expect", member, role)
 
 
@@ -118,6 +121,28 @@ def end(
         FencedError: a newer incarnation stands.
     """
     ask_as_member(store, "member_end", member, incarnation, state, error)
+
+
+def crashed(store: Store, member: str, incarnation: int, *, how: str) -> Fenced:
+    """Say that this incarnation's process is gone and that its successor is being started: a fence, and an expectation.
+
+    For whoever saw it end and starts it again. From now on nobody who waits for the member is stuck.
+
+    Args:
+        store: of the run.
+        member: `role/name`.
+        incarnation: the one that is gone; nothing is done if a newer one stands.
+        how: it ended, for people.
+    """
+    answer = ask(store, "member_crashed", member, incarnation, how)
+    done = answer.word == "ok"
+    return Fenced(
+        member=member,
+        incarnation=answer.number(0),
+        done=done,
+        locks_freed=answer.number(1) if done else 0,
+        items_put_back=answer.number(2) if done else 0,
+    )
 
 
 def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token: int | None = None) -> Fenced:
@@ -140,10 +165,19 @@ def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token
     )
 
 
-def _check_member(member: str) -> None:
+def check_member(member: str) -> None:
+    """ConfigError unless `member` is role/name, without signs that separate."""
     role, slash, name = member.partition("/")
     if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
         raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")
+
+
+class Crash(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a member that was lost and replaced. `at`: when that was told, Redis' time in seconds."""
+
+    incarnation: int
+    at: float
+    how: str
 
 
 class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +185,7 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     state: `starting`, `alive`, `done` or `dead`; `unknown` for a member that nobody has heard of. silent_s: how long ago the
     last heartbeat was, by Redis' clock. ended_at: 0 while it lives. records: number of the last record that its process says
-    it has written, 0 if it says nothing.
+    it has written, 0 if it says nothing. crash: the last one.
     """
 
     member: str
@@ -168,6 +202,7 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     actor_id: str = ""
     records: int = 0
+    crash: Crash | None = None
 
     @property
     def source(self) -> str:
@@ -221,4 +256,12 @@ def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
         error=fields.get("error", ""),
         actor_id=fields.get("actor_id", ""),
         records=int(fields.get("n") or 0),
+        crash=_crash(fields.get("crash")),
     )
+
+
+def _crash(text: str | None) -> Crash | None:
+    if text is None:
+        return None
+    incarnation, at, how = text.split("|", 2)
+    return Crash(incarnation=int(incarnation), at=float(at), how=how)

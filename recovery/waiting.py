@@ -32,7 +32,10 @@ _NOT_SERVED = ("busy", "full", "empty", "left")
 
 
 class Request(NamedTuple):
-    """One request of one participant: what it is for, how to ask the script in a mode, how to give back a grant."""
+    """One request of one participant: what it is for, how to ask the script in a mode, how to give back a grant.
+
+    `others`: what `needs` names beside `resource`.
+    """
 
     participant: str
     ticket: int
@@ -40,6 +43,7 @@ class Request(NamedTuple):
     needs: tuple[Clause, ...]
     ask: Callable[[Mode], Answer]
     give_back: Callable[[Answer], object]
+    others: tuple[Resource, ...] = ()
 
 
 def obtain(store: Store, recorder: Recorder, request: Request, *, timeout_s: float | None) -> Answer:
@@ -58,7 +62,8 @@ def obtain(store: Store, recorder: Recorder, request: Request, *, timeout_s: flo
     if answer.word != "queued":
         return _served(request, answer, timeout_s)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    with recorder.wait(request.ticket, request.needs, [request.resource], deadline_s=timeout_s) as announced:
+    resources = (request.resource, *request.others)
+    with recorder.wait(request.ticket, request.needs, resources, deadline_s=timeout_s) as announced:
         try:
             answer = _stand(store, recorder, request, announced=announced, deadline=deadline)
         except BaseException:

@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from unknot.recovery.abandoned import Policy
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.manifest import DEFAULT_KEEP
+from unknot.recovery.weights import VERSIONS_KEPT
 from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env, read_file
-from unknot.supervisor.config_values import Secret, mask_url, read_seconds, suggestion
+from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds, suggestion
 
 Rung = Literal["alert", "interrupt", "break"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -37,7 +40,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     another monitor takes over. slow_after_s, external_after_s: from which age a wait for a running member or
     an outside party is an incident. on_deadlock: the highest rung of the remedy ladder that may be used.
     webhook_url, webhook_secret_file, webhook_secret: where alerts go, and what signs them. store_limit_s: how
-    long a call waits for Redis before it fails.
+    long a call waits for Redis before it fails. checkpoints_keep: how many whole checkpoints of the run are kept.
+    seed: of the run; each step's seed follows from it. weights_kept: how many versions of published weights stay.
+    manifest_items_limit: how many items a trainer group may have taken since its last manifest. on_abandoned: what
+    becomes of items made with weights that a roll-back made void.
     """
 
     redis: str | None = None
@@ -57,6 +63,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     webhook_secret_file: str | None = None
     log_level: LogLevel = "info"
     store_limit_s: float = 10.0
+    checkpoints_keep: int = DEFAULT_KEEP
+    seed: int = 0
+    weights_kept: int = VERSIONS_KEPT
+    manifest_items_limit: int = 10_000
+    on_abandoned: Policy = "keep"
 
     def for_workers(self) -> Config:
         """The same without what only a monitor needs: where alerts go, and the secret."""
@@ -81,7 +92,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 KEYS: tuple[str, ...] = Config.__struct_fields__
 _PATHS = ("run_dir", "webhook_secret_file")
-_CHOICES = {"on_deadlock": get_args(Rung), "log_level": get_args(LogLevel)}
+_CHOICES = {"on_deadlock": get_args(Rung), "log_level": get_args(LogLevel), "on_abandoned": get_args(Policy)}
+# Whole numbers, and the smallest that each may be.
+_COUNTS = {"checkpoints_keep": 1, "seed": 0, "weights_kept": 1, "manifest_items_limit": 1}
 
 
 def load_config(
@@ -189,6 +202,8 @@ def _read_value(source: Source, key: str) -> Any:
     name = source.names[key]
     if key.endswith("_s"):
         return read_seconds(value, name=name)
+    if key in _COUNTS:
+        return read_count(value, name=name, least=_COUNTS[key])
     if key == "webhook_secret":
         return Secret.of(str(value).strip())
     if not isinstance(value, str):

@@ -75,6 +75,17 @@ def read_seconds(value: Any, *, name: str) -> float:
     return positive(float(value), name=name, shown=value)
 
 
+def read_count(value: Any, *, name: str, least: int) -> int:
+    """A whole number of at least `least`, as a number or a text. Raises ConfigError."""
+    text = value.strip() if isinstance(value, str) else value
+    is_whole = isinstance(text, int) and not isinstance(text, bool)
+    if not is_whole and not (isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,12}", text)):
+        raise ConfigError(what=f"{name} = {value!r} is not a whole number", todo=f"write {least} or more")
+    if int(text) < least:
+        raise ConfigError(what=f"{name} = {value} cannot be used", todo=f"write {least} or more")
+    return int(text)
+
+
 def positive(seconds: float, *, name: str, shown: Any) -> float:
     """`seconds` if it is a finite number above zero. Raises ConfigError."""
     if not (math.isfinite(seconds) and seconds > 0):

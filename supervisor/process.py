@@ -10,7 +10,6 @@ are both kinds of children).
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import sys
@@ -20,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from unknot.graph.errors import UnknotError
 from unknot.graph.events import Record
 from unknot.recovery.answers import ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
+from unknot.recovery.marks import Mark, mark
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import MemberInfo, Registration, end, members, new_boot, register
 from unknot.supervisor.clock import RunClock
@@ -58,6 +59,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rank: int = 0
     size: int = 1
     disabled: bool = False
+    checkpoints: str = ""
 
     def to_environment(self) -> str:
         """As the value of `SUPERVISOR_WORKER`."""
@@ -119,6 +121,7 @@ class Process:
         self.listener: Listener | None = None
         self.publisher: Publisher | None = None
         self.progress: dict[str, int] = {}
+        self.marks_lost = 0
         self._side_stores: list[RedisStore] = []
 
     def observe(self) -> None:
@@ -178,6 +181,14 @@ class Process:
         """The same for observers: StoreUnavailable at once where Redis does not answer at once."""
         return members(self._side_stores[0] if self._side_stores else self.store)
 
+    def mark(self, what: Mark, *, at: float | None = None) -> None:
+        """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
+        if self.incarnation > 1:
+            try:
+                mark(self.store, (self.member, self.incarnation), what, self.clock() if at is None else at)
+            except UnknotError:
+                self.marks_lost += 1
+
     def wake(self, participant: str, ticket: int) -> None:
         """Have a wait in the store look again whether it was interrupted."""
         key = self.store.key("wake", f"{participant}|{ticket}")
@@ -190,11 +201,19 @@ class Process:
             self.listener.stop()
         if self.publisher is not None:
             self.publisher.stop()
-        with contextlib.suppress(FencedError, StoreUnavailable):
+        try:
             end(self.store, self.member, self.incarnation, state=how, error=error)
+        except (FencedError, StoreUnavailable) as refused:
+            _warn("process.end.not_said", member=self.source, how=how, error=str(refused))
         for store in self._side_stores:
             store.close()
         self.store.close()
+
+
+def _warn(event: str, **facts: str) -> None:
+    import structlog  # a worker that has nothing to warn of does not pay for it
+
+    structlog.get_logger("unknot.process").warning(event, **facts)
 
 
 def _acknowledge(store: RedisStore, key: str, outcome: str) -> None:

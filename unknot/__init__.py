@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from unknot.integrations.ray.run import Report as Report
     from unknot.integrations.ray.run import Run as Run
     from unknot.integrations.ray.run import init as init
+    from unknot.integrations.steps import steps as steps
     from unknot.integrations.torch.group import Group as Group
-    from unknot.integrations.torch.steps import Step as Step
-    from unknot.integrations.torch.steps import steps as steps
     from unknot.recovery.errors import ConfigError as ConfigError
     from unknot.recovery.errors import DeadlockInterrupted as DeadlockInterrupted
     from unknot.recovery.errors import FencedError as FencedError
@@ -47,7 +46,16 @@ if TYPE_CHECKING:
     from unknot.recovery.errors import RunFailed as RunFailed
     from unknot.recovery.errors import StaleGeneration as StaleGeneration
     from unknot.recovery.errors import StepAborted as StepAborted
+    from unknot.recovery.errors import StepWouldHang as StepWouldHang
     from unknot.recovery.errors import StoreUnavailable as StoreUnavailable
+    from unknot.recovery.errors import WeightsGone as WeightsGone
+    from unknot.recovery.items import Item as Item
+    from unknot.recovery.restart import permanent as permanent
+    from unknot.recovery.restart import temporary as temporary
+    from unknot.recovery.restart import transient as transient
+    from unknot.recovery.step import Step as Step
+    from unknot.recovery.weights import Published as Published
+    from unknot.recovery.weights import Version as Version
 
 _HOMES = {
     "unknot.integrations.ray.decorators": ("agent", "environment", "judge", "member", "trainer"),
@@ -55,11 +63,15 @@ _HOMES = {
     "unknot.integrations.instrument": ("instrument",),
     "unknot.integrations.primitives": ("Lock", "Mailbox", "Weights", "external", "progress"),
     "unknot.integrations.torch.group": ("Group",),
-    "unknot.integrations.torch.steps": ("Step", "steps"),
+    "unknot.integrations.steps": ("steps",),
+    "unknot.recovery.step": ("Step",),
+    "unknot.recovery.items": ("Item",),
+    "unknot.recovery.weights": ("Published", "Version"),
+    "unknot.recovery.restart": ("permanent", "temporary", "transient"),
     "unknot.graph.errors": ("UnknotError",),
     "unknot.recovery.errors": (
         "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
-        "RunClosed", "RunFailed", "StaleGeneration", "StepAborted", "StoreUnavailable",
+        "RunClosed", "RunFailed", "StaleGeneration", "StepAborted", "StepWouldHang", "StoreUnavailable", "WeightsGone",
     ),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -16,12 +16,14 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
+from unknot.recovery.restart import RestartPolicy
 from unknot.supervisor.process import WORKER_ENV
 
 C = TypeVar("C", bound=type)
 
 SPEC = "__unknot_spec__"
 MAIN = "unknot_main"
+_RESTART = RestartPolicy()
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,64 +31,67 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     role: str
     group: str | None = None
+    restart: RestartPolicy = RestartPolicy()
 
 
 @overload
 def trainer(cls: C) -> C: ...
 @overload
-def trainer(*, group: str = "policy") -> Callable[[C], C]: ...
+def trainer(*, group: str = "policy", restart: RestartPolicy = ...) -> Callable[[C], C]: ...
 def trainer(cls: type | None = None, **options: Any) -> Any:
     """A rank of a collective group: `setup(group)` and `run()` are entered by Unknot in each generation.
 
     Args:
         cls: the class, when used bare.
         group: the group's name, "policy" unless given.
+        restart: when its process is started again; `unknot.transient()` unless given.
 
     Raises:
         TypeError: an unknown option, or something that is no plain class (put `@ray.remote` outside).
     """
-    return _decorate(cls, "trainer", options, {"group": "policy"})
+    return _decorate(cls, "trainer", options, {"group": "policy", "restart": _RESTART})
 
 
 @overload
 def agent(cls: C) -> C: ...
 @overload
-def agent() -> Callable[[C], C]: ...
+def agent(*, restart: RestartPolicy = ...) -> Callable[[C], C]: ...
 def agent(cls: type | None = None, **options: Any) -> Any:
-    """A rollout agent: `setup()` if it has one, then `run()`, entered by Unknot. Errors as `trainer`."""
-    return _decorate(cls, "agent", options, {})
+    """A rollout agent: `setup()` if it has one, then `run()`, entered by Unknot. `restart` and errors as `trainer`."""
+    return _decorate(cls, "agent", options, {"restart": _RESTART})
 
 
 @overload
 def judge(cls: C) -> C: ...
 @overload
-def judge() -> Callable[[C], C]: ...
+def judge(*, restart: RestartPolicy = ...) -> Callable[[C], C]: ...
 def judge(cls: type | None = None, **options: Any) -> Any:
     """A judge or reward model; as `agent`."""
-    return _decorate(cls, "judge", options, {})
+    return _decorate(cls, "judge", options, {"restart": _RESTART})
 
 
 @overload
 def environment(cls: C) -> C: ...
 @overload
-def environment() -> Callable[[C], C]: ...
+def environment(*, restart: RestartPolicy = ...) -> Callable[[C], C]: ...
 def environment(cls: type | None = None, **options: Any) -> Any:
     """An environment simulator; its methods are called by agents, so it may have no `run()`."""
-    return _decorate(cls, "environment", options, {})
+    return _decorate(cls, "environment", options, {"restart": _RESTART})
 
 
 @overload
 def member(cls: C) -> C: ...
 @overload
-def member(*, role: str) -> Callable[[C], C]: ...
+def member(*, role: str, restart: RestartPolicy = ...) -> Callable[[C], C]: ...
 def member(cls: type | None = None, **options: Any) -> Any:
     """A member of any other role.
 
     Args:
         cls: the class, when used bare.
         role: the role, "member" unless given.
+        restart: as `trainer`.
     """
-    return _decorate(cls, None, options, {"role": "member"})
+    return _decorate(cls, None, options, {"role": "member", "restart": _RESTART})
 
 
 def _decorate(cls: Any, role: str | None, options: dict[str, Any], known: dict[str, Any]) -> Any:
@@ -94,7 +99,12 @@ def _decorate(cls: Any, role: str | None, options: dict[str, Any], known: dict[s
         if name not in known:
             raise TypeError(_unknown_option(role or "member", name, known))
     values = {**known, **options}
-    spec = Spec(role=role or str(values["role"]), group=values.get("group"))
+    if not isinstance(values["restart"], RestartPolicy):
+        raise TypeError(
+            f"@unknot.{role or 'member'}(restart={values['restart']!r}) is no policy; give unknot.permanent(), "
+            "unknot.transient() or unknot.temporary()"
+        )
+    spec = Spec(role=role or str(values["role"]), group=values.get("group"), restart=values["restart"])
     if cls is None:
         return lambda wrapped: _attach(wrapped, spec)
     return _attach(cls, spec)

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import ray
@@ -23,11 +23,14 @@ from unknot.integrations.instrument import instrument
 from unknot.integrations.ray import start as started
 from unknot.integrations.ray.decorators import MAIN, Spec, spec_of
 from unknot.integrations.ray.host import worker_environment
+from unknot.integrations.ray.keeper import Keeper, Kept
 from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Mailbox
-from unknot.recovery.registration import MemberInfo, end_other, expect
+from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
+from unknot.recovery.registration import MemberInfo, expect
+from unknot.recovery.restart import RestartPolicy
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.store.incident_store import IncidentStore
@@ -40,25 +43,25 @@ _log = structlog.get_logger("unknot.run")
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a run ended: each member's outcome, and the incidents it met."""
+    """How a run ended: each member's outcome, and the incidents it met.
+
+    digests: SHA-256 over the final weights, optimizer and random generators of each trainer group that has a state.
+    recoveries: of every member that was started again, how long each part took.
+    """
 
     run: str
     outcomes: dict[str, str]
     incidents: tuple[Incident, ...]
+    digests: dict[str, str] = {}
+    recoveries: tuple[Recovery, ...] = ()
 
 
 class MemberHandle:
     """One member. `actor` is the Ray handle, for the member's own methods."""
 
-    def __init__(self, member: str, actor: Any, main: Any) -> None:
+    def __init__(self, member: str, actor: Any) -> None:
         self.member = member
         self.actor = actor
-        self._main = main
-
-    @property
-    def main_ref(self) -> Any:
-        """The reference that resolves when the member's `run` has ended."""
-        return self._main
 
     def __repr__(self) -> str:
         return f"<MemberHandle {self.member}>"
@@ -97,7 +100,9 @@ class Run:
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
-        self._outcomes: dict[str, str] = {}
+        self._keeper = Keeper(driver.process)
+        if driver.process.listener is not None:
+            driver.process.listener.handle("restart", lambda c: self._keeper.restart(c.participant, c.reason))
         self._closed = False
 
     @property
@@ -175,10 +180,12 @@ class Run:
             self._process.settings, member=member, role=role, group=group, rank=rank, size=size
         )
         expect(self._process.store, member, role=role)
-        options = _ray_options(made.options, worker_environment(settings))
+        policy = self._spec(made.cls, "run").restart
+        options = _ray_options(made.options, worker_environment(settings), policy)
         actor = made.cls.options(**options).remote(*made.args, **made.kwargs)
-        handle = MemberHandle(member, actor, getattr(actor, MAIN).remote())
+        handle = MemberHandle(member, actor)
         self._members[member] = handle
+        self._keeper.add(Kept(member, actor, getattr(actor, MAIN).remote, policy))
         return handle
 
     def mailbox(
@@ -214,31 +221,38 @@ class Run:
                 while not self._is_over(targets, started_all=started_all):
                     self._collect()
                     if end is not None and time.monotonic() >= end:
-                        waiting = [h.member for h in targets if h.member not in self._outcomes]
+                        waiting = [h.member for h in targets if h.member not in self._keeper.outcomes]
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
         found = self.incidents(open_only=False)
         self._news.tell(found)
-        return Report(self.name, dict(self._outcomes), tuple(found))
+        store = self._process.store
+        return Report(
+            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store)
+        )
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
+        if self._keeper.failures:
+            self._fail(self._keeper.failures)
         if started_all or not targets:
-            return all(handle.member in self._outcomes for handle in targets)
+            return all(handle.member in self._keeper.outcomes for handle in targets)
         there = {m.member for m in self._process.members() if m.state != "starting"}
-        return all(handle.member in there or handle.member in self._outcomes for handle in targets)
+        return all(handle.member in there or handle.member in self._keeper.outcomes for handle in targets)
 
     def _announced(
         self, targets: Sequence[MemberHandle], *, started_all: bool, end: float | None
     ) -> contextlib.AbstractContextManager[Any]:
         """Until they have started, nobody in the run can be waited for: Ray is."""
-        recorder = self._process.recorder
+        process = self._process
+        recorder = process.recorder
         if started_all:
-            incarnations = {m.member: m.incarnation for m in self._process.members()}
+            incarnations = {m.member: m.incarnation for m in process.members()}
             atoms = tuple(Atom(p=f"{h.member}#{incarnations.get(h.member, 1)}") for h in targets)
         else:
             atoms = tuple(Atom(external=f"{STARTING}{h.member}") for h in targets)
         need = Clause(k=len(atoms), of=atoms)
-        deadline_s = None if end is None else max(end - time.monotonic(), 0.0)
-        return recorder.wait(recorder.next_ticket(), [need], interruptible=False, deadline_s=deadline_s)
+        # The end of the run's time ends the run: nobody is freed by it, so it is a limit and no deadline.
+        limit_s = None if end is None else max(end - time.monotonic(), 0.0)
+        return recorder.wait(recorder.next_ticket(), [need], interruptible=False, limit_s=limit_s)
 
     def _tell_news(self) -> None:
         """Incidents that opened or ended since, a line each on stderr: who runs this looks there."""
@@ -249,29 +263,22 @@ class Run:
 
     def _collect(self) -> None:
         self._tell_news()
-        pending = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
-        done, _ = started.raw_wait(list(pending), num_returns=1, timeout=_SLICE_S, fetch_local=False)
-        failures = []
-        for ref in done:
-            handle = pending[ref]
-            try:
-                self._outcomes[handle.member] = started.raw_get(ref)
-            except Exception as error:  # noqa: BLE001 - every failure of a member is reported as RunFailed
-                self._outcomes[handle.member] = "failed"
-                failures.append((handle.member, error))
-        if failures:
-            self._fail(failures)
+        self._keeper.wait_news(_SLICE_S)
 
-    def _fail(self, failures: list[tuple[str, Exception]]) -> None:
-        for member, failure in failures:
-            self._note_end(member, "dead", whole_message(failure))
-        dead: list[MemberInfo] = []
-        with contextlib.suppress(StoreUnavailable):  # the members' own errors are told in any case
-            dead = sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+    def _fail(self, failures: Sequence[tuple[str, Exception]]) -> None:
+        dead = self._dead()
         first = dead[0].member if dead else failures[0][0]
         told = {member: whole_message(failure) for member, failure in failures}
         error = told.get(first) or (dead[0].error if dead else "an unknown error")
         raise RunFailed(run=self.name, member=first, error=error) from dict(failures).get(first, failures[0][1])
+
+    def _dead(self) -> list[MemberInfo]:
+        """The dead members, the first one first; none where Redis is away, since the members' own errors are told in any case."""
+        try:
+            return sorted((m for m in self._process.members() if m.state == "dead"), key=lambda m: m.ended_at)
+        except StoreUnavailable as error:
+            _log.warning("run.members.not_read", run=self.name, error=str(error))
+            return []
 
     def incidents(self, *, open_only: bool = True) -> list[Incident]:
         """The run's incidents, oldest first."""
@@ -291,13 +298,14 @@ class Run:
             self._leave_incidents()
 
     def _let_go(self) -> None:
-        refs = {h.main_ref: h for h in self._members.values() if h.member not in self._outcomes}
-        if refs:
-            started.raw_wait(list(refs), num_returns=len(refs), timeout=_GRACE_S, fetch_local=False)
+        keeper = self._keeper
+        keeper.closing()
+        keeper.wait_all(_GRACE_S)
+        keeper.stop()
         for handle in self._members.values():
             ray.kill(handle.actor)
-            if self._outcomes.get(handle.member) in (None, "idle"):
-                self._note_end(handle.member, "done", "")
+            if keeper.outcomes.get(handle.member) in (None, "idle"):
+                keeper.note_end(handle.member, "done", "")
 
     def _leave_incidents(self) -> None:
         """For `supervisor explain` after the run's Redis has ended."""
@@ -306,11 +314,6 @@ class Run:
             keep_incidents(self._directory, run=self.name, incidents=found, at=self._process.clock())
         except (OSError, StoreUnavailable) as error:
             _log.warning("run.incidents.not_kept", run=self.name, error=str(error))
-
-    def _note_end(self, member: str, state: Literal["done", "dead"], error: str) -> None:
-        """The member's process may have been unable to say it itself; what it said itself stands."""
-        with contextlib.suppress(StoreUnavailable):
-            end_other(self._process.store, member, state=state, error=error)
 
     def __enter__(self) -> Run:
         return self
@@ -323,8 +326,11 @@ def _listed(rights: str | Sequence[str] | None) -> list[str] | None:
     return [rights] if isinstance(rights, str) else None if rights is None else list(rights)
 
 
-def _ray_options(options: Mapping[str, Any] | None, variables: dict[str, str]) -> dict[str, Any]:
-    merged = {"num_cpus": 0, **(options or {})}
+def _ray_options(
+    options: Mapping[str, Any] | None, variables: dict[str, str], policy: RestartPolicy
+) -> dict[str, Any]:
+    """Ray restarts whom policy may want restarted; how often is for the keeper to say."""
+    merged = {"num_cpus": 0, "max_restarts": 0 if policy.kind == "temporary" else -1, **(options or {})}
     runtime = dict(merged.get("runtime_env") or {})
     runtime["env_vars"] = {**runtime.get("env_vars", {}), **variables}
     return {**merged, "runtime_env": runtime}

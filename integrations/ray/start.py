@@ -64,7 +64,7 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
     claim = _claimed(stack, store, config)
     settings = WorkerSettings(
         run=run, redis=config.redis, member="driver/main", role="driver", config=config.for_workers(),
-        disabled=os.environ.get(DISABLED_ENV, "") not in ("", "0"),
+        checkpoints=str(directory / "checkpoints"), disabled=os.environ.get(DISABLED_ENV, "") not in ("", "0"),
     )  # fmt: skip
     stack.callback(processes.leave)
     process = processes.join(settings, store=store)

@@ -29,6 +29,8 @@ import torch
 import unknot
 from unknot.graph.events import Arrive, Atom, Clause, Event, Resource, Wait
 from unknot.integrations.torch.blocked_call import waits_for_work
+from unknot.integrations.torch.issuers import Issuers
+from unknot.supervisor.recorder.bystanders import user_threads
 from unknot.supervisor.recorder.sites import short_site
 from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
@@ -45,13 +47,12 @@ _HIDDEN = (
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """A formed group: its resource, its number in the flight recorder, and who issues on each rank."""
+    """A formed group: its resource, its number in the flight recorder, its ranks, and the thread that formed it here."""
 
     name: str
     generation: int
     recorder_id: int
     members: tuple[str, ...]
-    issuer: str
     issuer_ident: int
 
     @property
@@ -67,12 +68,25 @@ class _Sample(msgspec.Struct, frozen=True):
     cpu_s: float
 
 
+_Issuer = tuple[str, int]
+
+
 class _Standing(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     host_ticket: int
     queue_ticket: int
     entry: dict[str, Any]
     since: float
+
+    @property
+    def site(self) -> str | None:
+        """Where it was issued."""
+        return entry_site(self.entry)
+
+    @property
+    def op(self) -> str:
+        """What it is called."""
+        return entry_op(self.entry)
 
 
 def dump(*, entries: bool) -> dict[str, Any]:
@@ -99,21 +113,26 @@ class CollectiveSource:
         self.dumps = 0
         self._table = table
         self._groups: dict[str, Watched] = {}
-        self._samples: dict[str, _Sample] = {}
-        self._standing: dict[str, _Standing] = {}
+        self._issuers: dict[str, Issuers] = {}
+        self._samples: dict[_Issuer, _Sample] = {}
+        self._standing: dict[_Issuer, _Standing] = {}
         self._cpu_time = cpu_time if cpu_time is not None else thread_cpu_s
 
     def watch(self, group: Watched) -> None:
         """A group was formed; replaces its older generation."""
+        self.forget(group.name)
+        self._issuers[group.name] = Issuers(
+            group.recorder_id, group.issuer_ident, dump=lambda: list(dump(entries=True)["entries"])
+        )
         self._groups[group.name] = group
-        self._samples.pop(group.name, None)
-        self._standing.pop(group.name, None)
 
     def forget(self, name: str) -> None:
         """The group's generation is over."""
         self._groups.pop(name, None)
-        self._samples.pop(name, None)
-        self._standing.pop(name, None)
+        self._issuers.pop(name, None)
+        for kept in (self._samples, self._standing):
+            for issuer in [one for one in kept if one[0] == name]:
+                del kept[issuer]
 
     def collect(self, standing: dict[str, Waiting]) -> Sequence[Event]:
         """Arrivals of every group, and the waits of those that stand."""
@@ -122,10 +141,10 @@ class CollectiveSource:
             return ()
         try:
             status = dump(entries=False)["pg_status"]
+            return [event for g in groups for event in self._of_group(g, status, standing)]
         except Exception:  # noqa: BLE001 - torch is shutting down; counted
             self.errors += 1
             return ()
-        return [event for g in groups for event in self._of_group(g, status, standing)]
 
     def _of_group(
         self, group: Watched, status: dict[str, Any], waits: dict[str, Waiting]
@@ -135,38 +154,48 @@ class CollectiveSource:
         completed = int(of_group.get("last_completed_collective", -1))
         resource = Resource(r=group.resource, type="collective", members=group.members, match=_MATCH)
         events: list[Event] = [resource]
-        if enqueued > 0:
-            events.append(Arrive(p=group.issuer, r=group.resource, seq=enqueued))
-        stands = self._look(group, enqueued, completed)
-        if stands is None:
-            return events
-        return events + self._waits(group, stands, waits)
+        standing: dict[str, _Standing] = {}
+        for ident, participant in self._issuing(group, enqueued, waits):
+            events += [self._table.start_of(participant), Arrive(p=participant, r=group.resource, seq=max(enqueued, 0))]
+            stands = self._look(group, ident, enqueued, completed)
+            if stands is not None:
+                standing[participant] = stands
+        return events + self._waits(group, standing, waits)
 
-    def _look(self, group: Watched, enqueued: int, completed: int) -> _Standing | None:
-        frame = sys._current_frames().get(group.issuer_ident)
+    def _issuing(self, group: Watched, enqueued: int, waits: dict[str, Waiting]) -> list[tuple[int, str]]:
+        others = [thread.ident for thread in user_threads() if thread.ident is not None]
+        issuers = self._issuers.get(group.name)
+        idents = issuers.look(enqueued, others, may_dump=bool(waits)) if issuers is not None else []
+        slots = [(ident, self._table.slot_of(ident)) for ident in idents]
+        return [(ident, slot.participant) for ident, slot in slots if slot is not None]
+
+    def _look(self, group: Watched, ident: int, enqueued: int, completed: int) -> _Standing | None:
+        issuer = (group.name, ident)
+        frame = sys._current_frames().get(ident)
         if enqueued <= completed or frame is None:
-            self._samples.pop(group.name, None)
-            self._standing.pop(group.name, None)
+            self._samples.pop(issuer, None)
+            self._standing.pop(issuer, None)
             return None
-        sample = _Sample(enqueued, id(frame), frame.f_lasti, self._cpu_time(group.issuer_ident))
-        before = self._samples.get(group.name)
-        self._samples[group.name] = sample
+        sample = _Sample(enqueued, id(frame), frame.f_lasti, self._cpu_time(ident))
+        before = self._samples.get(issuer)
+        self._samples[issuer] = sample
         if before is None or not _same_place(before, sample):
-            self._standing.pop(group.name, None)
+            self._standing.pop(issuer, None)
             return None
-        known = self._standing.get(group.name)
+        known = self._standing.get(issuer)
         if known is None:
-            known = self._stand(group, frame)
+            known = self._stand(group, ident, frame)
             if known is not None:
-                self._standing[group.name] = known
+                self._standing[issuer] = known
         return known
 
-    def _stand(self, group: Watched, frame: FrameType) -> _Standing | None:
+    def _stand(self, group: Watched, ident: int, frame: FrameType) -> _Standing | None:
         in_torch, in_wait = _in_torch(frame), waits_for_work(frame)
         if not (in_torch or in_wait):
             return None
         self.dumps += 1
         open_ones = [e for e in dump(entries=True)["entries"] if not e["retired"]]
+        open_ones = [e for e in open_ones if int(e["thread_id"]) == ident]
         entries = [e for e in open_ones if e["pg_id"] == group.recorder_id and not e["is_p2p"]]
         if not entries or not _stands_in_one_of(entries, open_ones, None if in_wait else frame):
             return None
@@ -179,24 +208,30 @@ class CollectiveSource:
             since=int(entry["time_created_ns"]) / 1e9,
         )
 
-    def _waits(self, group: Watched, stands: _Standing, waits: dict[str, Waiting]) -> list[Event]:
-        entry, queue = stands.entry, f"{self._table.source}/queue:{group.name}"
-        site, op = entry_site(entry), entry_op(entry)
-        arrive = Arrive(
-            p=group.issuer, r=group.resource, seq=stands.seq, op=op, shape=str(entry["input_sizes"]),
-            dtype=str(entry["input_dtypes"]), site=site,
-        )  # fmt: skip
-        need = Clause(k=1, of=(Atom(r=group.resource, seq=stands.seq),))
-        events: list[Event] = [
-            arrive,
-            Wait(p=queue, t=stands.since, ticket=stands.queue_ticket, needs=(need,), site=site, label=op),
-        ]
-        if group.issuer not in waits:
-            host = Clause(k=1, of=(Atom(p=queue),))
-            events.append(
-                Wait(p=group.issuer, t=stands.since, ticket=stands.host_ticket, needs=(host,), site=site, label=op)
-            )
+    def _waits(self, group: Watched, standing: dict[str, _Standing], waits: dict[str, Waiting]) -> list[Event]:
+        """The queue waits for the first operation that stands, and each thread that stands in one waits for the queue."""
+        if not standing:
+            return []
+        queue = f"{self._table.source}/queue:{group.name}"
+        first = min(standing.values(), key=lambda one: one.seq)
+        need = Clause(k=1, of=(Atom(r=group.resource, seq=first.seq),))
+        events: list[Event] = [_arrival(group, issuer, stands) for issuer, stands in standing.items()]
+        events.append(
+            Wait(p=queue, t=first.since, ticket=first.queue_ticket, needs=(need,), site=first.site, label=first.op)
+        )
+        host = Clause(k=1, of=(Atom(p=queue),))
+        for issuer, one in standing.items():
+            if issuer not in waits:
+                events.append(Wait(p=issuer, t=one.since, ticket=one.host_ticket, needs=(host,), site=one.site, label=one.op))
         return events
+
+
+def _arrival(group: Watched, issuer: str, stands: _Standing) -> Arrive:
+    entry = stands.entry
+    return Arrive(
+        p=issuer, r=group.resource, seq=stands.seq, op=stands.op, shape=str(entry["input_sizes"]),
+        dtype=str(entry["input_dtypes"]), site=stands.site,
+    )  # fmt: skip
 
 
 def _same_place(before: _Sample, now: _Sample) -> bool:

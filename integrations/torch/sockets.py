@@ -80,6 +80,28 @@ def shut_down(sockets: Mapping[int, Endpoints]) -> int:
     return count
 
 
+def lost(sockets: Mapping[int, Endpoints]) -> int:
+    """How many of these sockets are no connection any more: closed here, or by the other end."""
+    count = 0
+    for descriptor, endpoints in sockets.items():
+        duplicate = _duplicate(descriptor)
+        if duplicate is None:
+            count += 1
+            continue
+        with duplicate:
+            count += _ends_of(duplicate) != endpoints or _has_ended(duplicate)
+    return count
+
+
+def _has_ended(connected: socket.socket) -> bool:
+    try:
+        return connected.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def _shut(connected: socket.socket) -> bool:
     try:
         connected.shutdown(socket.SHUT_RDWR)

@@ -1,15 +1,24 @@
-"""Steps of a trainer: what a re-formed group repeats, and what it does not.
+"""Steps of a trainer group: what a re-formed group repeats, from where, and with which items.
 
-A step's items are received but not acknowledged, and after it the trainer's local state is copied. When a generation ends in the middle
-of a step, every rank goes back to the newest copy that all ranks have, acknowledges what was consumed before it, and puts the items of
-the repeated steps back. See docs/design.md for why two copies are enough.
+A step counts once all ranks have voted that its body has ended: one small reduction, which also makes sure that no rank is more than
+one step ahead of another. After the vote each rank keeps a copy of its local state in memory, and every so often all of them save
+theirs as part of a manifest. When a generation ends, all ranks go back to one and the same step:
 
-This serves ranks that keep their process. Agents, judges and environments use mailboxes directly for now.
+- to the newest copy in memory that *all* ranks have. That is the case where all processes live (the group was broken to free a
+  deadlock); two copies each are enough, since ranks are at most one step apart;
+- else to the newest whole manifest: a rank that comes as a new process has nothing in memory, and copies of the others are of no use
+  then, for a shard cannot be recomputed from them;
+- else, where no manifest was ever committed, to what `setup` made. A trainer with a state saves one before its first step, so this is for
+  trainers without.
+
+Items. `take` gives all ranks the same ones and the store keeps them for repeats, until the step is voted (`ack="step"`) or a manifest
+covers it. `receive` gives each rank its own; they stay unacknowledged until no rank can repeat the step from memory. So a run that
+must be the same after a crash takes, from mailboxes with `ack="manifest"`.
 """
 
 from __future__ import annotations
 
-import random
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
@@ -17,19 +26,36 @@ from types import TracebackType
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 import torch
+import torch.distributed as dist
 
 from unknot.integrations.torch import carry
+from unknot.integrations.torch.checkpoint import Saver, SaveResult
+from unknot.integrations.torch.digest import state_digest
 from unknot.integrations.torch.group import Group
-from unknot.recovery.errors import NotAMember, StepAborted
-from unknot.recovery.mailbox import Item, Mailbox
+from unknot.integrations.torch.restore import restore
+from unknot.integrations.torch.rng import RngState, capture_rng, restore_rng
+from unknot.integrations.torch.staging import check_trainer, resolved
+from unknot.recovery.abandoned import dropping
+from unknot.recovery.checkpoints import Checkpoints, Place
+from unknot.recovery.errors import ConfigError, NotAMember, StepAborted, StoreUnavailable
+from unknot.recovery.items import Item
+from unknot.recovery.mailbox import Mailbox
+from unknot.recovery.outcome import put_digest
+from unknot.recovery.points import reached
+from unknot.recovery.step_buffer import seed_of
+from unknot.recovery.take import is_nearly_full, settle, take
+from unknot.recovery.weights import Published, Weights, settle_weights
 from unknot.supervisor.process import Process
 
 _COPIES_KEPT = 2
+_LAST_SAVE_S = 300.0
+_log = structlog.get_logger("unknot.steps")
 
 
 class Stateful(Protocol):
-    """What a trainer may define so that its state survives a re-form."""
+    """What a trainer defines so that its state survives."""
 
     def state_dict(self) -> Any:
         """Everything a step changes; may hold DTensors."""
@@ -41,76 +67,186 @@ class Stateful(Protocol):
 class _Copy(msgspec.Struct, frozen=True):
     seq: int
     state: Any
-    torch_rng: torch.Tensor
-    python_rng: Any
+    rng: RngState
 
 
 class Ledger:
-    """A rank's steps: where it stands, its copies of earlier states, and its unacknowledged items."""
+    """A rank's steps: where it stands, its copies of earlier states, its items, and the saving of manifests."""
 
-    def __init__(self, process: Process, trainer: Any) -> None:
+    def __init__(self, process: Process, trainer: Any, checkpoints: Checkpoints | None = None) -> None:
         self.process = process
         self.group: Group | None = None
         self.seq = 0
         self.last_reason = ""
-        self._broken_off: Counter[int] = Counter()
-        self._entered_first: int | None = None
-        self._asked_at = -1
+        self.manifest_every: int | None = None
+        self.has_state = hasattr(trainer, "state_dict")
         self._trainer = trainer
+        self._checkpoints = checkpoints if self.has_state else None
+        self._saver: Saver | None = None
+        self._saved: set[int] = set()
+        self._broken_off: Counter[int] = Counter()
+        self._asked_at = -1
+        self._entered_before = False
         self._copies: list[_Copy] = []
         self._received: list[tuple[int, Mailbox, Item]] = []
+        self._published: dict[str, int] = {}
+
+    def set_manifest_every(self, steps: int | None) -> None:
+        """After how many steps a manifest is saved. ConfigError: the trainer has no state to save, or it is below 1."""
+        if steps is not None:
+            check_trainer(self._trainer)
+            if steps < 1:
+                raise ConfigError(what=f"manifest_every={steps}", todo="give 1 or more, or None")
+        self.manifest_every = steps
+
+    # --- a generation begins and ends ---
 
     def enter(self, group: Group) -> None:
-        """A generation begins, after `setup`: agree on a seq, go back to it, settle the items."""
+        """A generation begins, after `setup`: go to where all ranks can go on from, settle the items."""
         self.group = group
-        if not self._copies:
-            self._keep()
-        agreed = self._agree(group)
-        self.seq = agreed
-        self._copies = [c for c in self._copies if c.seq <= agreed]
-        if group.generation > self._first_generation(group):
-            self._broken_off[agreed] += 1
-            self._restore(self._copies[-1])
-        self._settle(before=agreed)
+        if self._checkpoints is not None:
+            check_trainer(self._trainer)
+            self._saver = Saver(
+                self._checkpoints, Place.of(group.slot), process_group=group.checkpoint_group,
+                shut=group.shut_checkpoint, told=self._told,
+            )  # fmt: skip
+        agreed = self._common(group)
+        if agreed is not None:
+            self._go_to(agreed)
+        elif not self._go_to_manifest(group):
+            self._begin(group)
+        self._settle(before=self.seq)
         self._requeue()
+        self.process.mark("restored")
+        if self._entered_before or group.generation > 1:
+            self._broken_off[self.seq] += 1
+        self._entered_before = True
 
-    @property
-    def attempt(self) -> int:
-        """How often the present step was broken off; the same on every rank."""
-        return self._broken_off[self.seq]
+    def leave(self) -> None:
+        """The generation is over: give up the save under way."""
+        saver, self._saver = self._saver, None
+        if saver is not None:
+            saver.drop()
 
-    def _first_generation(self, group: Group) -> int:
-        if self._entered_first is None:
-            self._entered_first = group.generation
-        return self._entered_first
-
-    def _agree(self, group: Group) -> int:
+    def _common(self, group: Group) -> int | None:
+        """The newest seq of which every rank has a copy in memory, None if there is none."""
         assert group.rendezvous is not None
-        group.rendezvous.set(f"seq/{group.rank}", str(self._copies[-1].seq))
-        return min(int(group.rendezvous.get(f"seq/{r}")) for r in range(group.size))
+        group.rendezvous.set(f"seqs/{group.rank}", json.dumps([copy.seq for copy in self._copies]))
+        of_ranks = [set(json.loads(group.rendezvous.get(f"seqs/{rank}"))) for rank in range(group.size)]
+        return max(set.intersection(*of_ranks), default=None)
 
-    def _keep(self) -> None:
-        has_state = hasattr(self._trainer, "state_dict")
-        state = carry.detach(self._trainer.state_dict()) if has_state else None
-        self._copies.append(_Copy(self.seq, state, torch.get_rng_state(), random.getstate()))
-        del self._copies[:-_COPIES_KEPT]
-
-    def _restore(self, copy: _Copy) -> None:
+    def _go_to(self, seq: int) -> None:
+        self._copies = [copy for copy in self._copies if copy.seq <= seq]
+        self.seq = seq
+        copy = self._copies[-1]
         assert self.group is not None
         if copy.state is not None:
             self._trainer.load_state_dict(carry.attach(copy.state, self.group.mesh()))
-        torch.set_rng_state(copy.torch_rng)
-        random.setstate(copy.python_rng)
+        restore_rng(copy.rng)
+
+    def _go_to_manifest(self, group: Group) -> bool:
+        if self._checkpoints is None:
+            return False
+        restored = restore(
+            self._checkpoints, Place.of(group.slot), self._trainer, process_group=group.checkpoint_group
+        )
+        if restored is None:
+            return False
+        self.seq = restored.manifest.seq
+        self._saved = {self.seq}
+        self._copies = []
+        self._keep()
+        return True
+
+    def _begin(self, group: Group) -> None:
+        if self._copies:
+            _log.warning("steps.begun_anew", group=group.name, lost=self.seq, reason=self.last_reason)
+        self.seq = 0
+        self._copies = []
+        self._keep()
+        self._save()
+
+    # --- a step ends ---
+
+    def commit(self, step: Step) -> None:
+        """The step's body has ended on this rank: it counts once it has on all."""
+        reached("train.vote.before", self.process.member)
+        wants = self._vote(wants_manifest=self._is_due(self.seq + 1))
+        reached("train.vote.after", self.process.member)
+        step.publish_now()
+        self.advance()
+        self.process.mark("committed")
+        if wants:
+            self._save()
+        reached("train.commit.after", self.process.member)
+
+    def advance(self) -> None:
+        """The present step counts: keep the state for the next, consume what nobody can repeat from memory."""
+        self.seq += 1
+        self._keep()
+        before = self._copies[0].seq
+        self._settle(before=before)
+        if self.group is not None and self.group.rank == 0:
+            settle(self.process.store, self.group.name, before, ack="step", recorder=self.process.recorder)
+
+    def _vote(self, *, wants_manifest: bool) -> bool:
+        """Wait until all ranks have come so far; whether any of them wants a manifest."""
+        wants = torch.tensor([int(wants_manifest)])
+        assert self.group is not None
+        dist.all_reduce(wants, op=dist.ReduceOp.MAX, group=self.group.process_group)
+        return bool(wants.item())
+
+    def _is_due(self, seq: int) -> bool:
+        assert self.group is not None
+        if self.manifest_every is not None and seq % self.manifest_every == 0:
+            return True
+        limit = self.process.config.manifest_items_limit
+        return self.group.rank == 0 and is_nearly_full(self.process.store, self.group.name, limit)
+
+    def _keep(self) -> None:
+        state = carry.detach(self._trainer.state_dict()) if self.has_state else None
+        self._copies.append(_Copy(self.seq, state, capture_rng()))
+        del self._copies[:-_COPIES_KEPT]
+
+    # --- manifests ---
+
+    def _save(self) -> None:
+        if self._saver is not None and self.seq not in self._saved:
+            self._saved.add(self.seq)
+            items = [item.id for seq, _, item in self._received if seq < self.seq]
+            self._saver.start(self.seq, self._trainer.state_dict(), items=items)
+
+    def _told(self, result: SaveResult) -> None:
+        """On the saving thread: what the manifest covers will not be repeated any more."""
+        if result.outcome != "committed" or self.group is None:
+            return
+        store, group = self.process.store, self.group
+        try:
+            settle(store, group.name, result.seq, ack="manifest")
+            for name in list(self._published):
+                settle_weights(store, name, result.seq, generation=group.generation)
+        except StoreUnavailable as error:  # the next manifest settles it too
+            _log.warning("steps.manifest.not_settled", group=group.name, seq=result.seq, error=str(error))
+
+    def save_last(self) -> None:
+        """The last step is done: a manifest of the end, which consumes what was taken; and the digest of it all."""
+        if self._saver is None or self.group is None:
+            return
+        self._save()
+        if not self._saver.drain(_LAST_SAVE_S):
+            _log.warning("steps.last_save.late", group=self.group.name, seq=self.seq)
+        digest = state_digest(resolved(self._trainer.state_dict()), capture_rng())
+        put_digest(self.process.store, self.group.name, self.group.rank, seq=self.seq, digest=digest)
+
+    # --- items ---
 
     def received(self, mailbox: Mailbox, item: Item) -> None:
         """An item belongs to the present step."""
         self._received.append((self.seq, mailbox, item))
 
-    def commit(self) -> None:
-        """The step's body has ended: keep the state for the next, acknowledge what nobody can repeat."""
-        self.seq += 1
-        self._keep()
-        self._settle(before=self._copies[0].seq)
+    def published(self, name: str, n: int) -> None:
+        """A version of weights was published."""
+        self._published[name] = n
 
     def _settle(self, *, before: int) -> None:
         for seq, mailbox, item in self._received:
@@ -122,6 +258,17 @@ class Ledger:
         for mailbox in {id(m): m for _, m, _ in self._received}.values():
             mailbox.requeue_unacked()
         self._received = []
+
+    def finish(self) -> None:
+        """The last step is committed on every rank: acknowledge the rest."""
+        self._settle(before=self.seq + 1)
+
+    # --- how often ---
+
+    @property
+    def attempt(self) -> int:
+        """How often the present step was broken off; the same on every rank that was there."""
+        return self._broken_off[self.seq]
 
     def made_no_progress(self) -> bool:
         """Whether no step was committed since this was asked last."""
@@ -135,34 +282,39 @@ class Ledger:
                 group=self.group.name, seq=self.seq, attempts=self.attempt, reason=self.last_reason or "unknown"
             )
 
-    def finish(self) -> None:
-        """The last step is committed on every rank: acknowledge the rest."""
-        self._settle(before=self.seq + 1)
-
 
 class Step:
-    """One step. `seq` stays the same when it is repeated, `attempt` grows."""
+    """One step of the group. `seq` stays the same when it is repeated, `attempt` grows.
+
+    Attributes: seq, attempt, seed (a number from the run's seed, the rank's member and seq), id.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        process = ledger.process
         self.seq = ledger.seq
         self.attempt = ledger.attempt
+        self.seed = seed_of(process.config.seed, process.member, self.seq)
+        self.id = f"{process.settings.run}/{process.settings.group}/{self.seq}"
         self._boxes: dict[str, Mailbox] = {}
+        self._takes = 0
+        self._publications: list[tuple[str, Any]] = []
 
     def __enter__(self) -> Step:
         group = self._ledger.group
         if group is not None:
             group.check()
+        reached("train.body.before", self._ledger.process.member)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._ledger.commit()
+            self._ledger.commit(self)
 
     def receive(self, mailbox: str, *, timeout: timedelta | None = None) -> Item:
-        """The next item of a mailbox; acknowledged once no rank can repeat this step.
+        """The next item of a mailbox, for this rank; acknowledged once no rank can repeat this step from memory.
 
         Args:
             mailbox: its name.
@@ -178,6 +330,52 @@ class Step:
         self._ledger.received(box, item)
         return item
 
+    def take(self, mailbox: str, n: int, *, timeout: timedelta | None = None) -> list[Item]:
+        """The next `n` items: the same ones on every rank, and again whenever the step is repeated. All ranks take alike.
+
+        Args:
+            mailbox: its name.
+            n: how many, at least 1.
+            timeout: None waits for ever.
+
+        Raises:
+            TimeoutError: not enough came in time.
+            ConfigError: another take stands in this place of the step, or this member may not receive there.
+            KeptItemsFull: more items would be kept than `manifest_items_limit`.
+            StaleGeneration: the group was broken while waiting.
+        """
+        process, group = self._ledger.process, self._ledger.group
+        assert group is not None
+        call, self._takes = self._takes, self._takes + 1
+        return take(
+            process.store, process.recorder, group=group.name, seq=self.seq, call=call, mailbox=mailbox, n=n,
+            timeout_s=None if timeout is None else timeout.total_seconds(), limit=process.config.manifest_items_limit,
+            drop=dropping(process.store, process.config.on_abandoned),
+        )  # fmt: skip
+
+    def publish(self, name: str, state: Any) -> None:
+        """Publish `state` as version `seq + 1` of weights `name` once the step is voted; rank 0's is published.
+
+        All ranks may call it (making a full state is a collective); the values of the others are not used.
+        """
+        self._publications.append((name, state))
+
+    def publish_now(self) -> None:
+        """The step counts: let the weights be seen."""
+        ledger = self._ledger
+        process, group = ledger.process, ledger.group
+        assert group is not None
+        for name, state in self._publications:
+            if group.rank == 0:
+                weights = Weights(name, process.store, process.recorder, keep=process.config.weights_kept)
+                weights.publish(state, group.generation, n=self.seq + 1)
+            ledger.published(name, self.seq + 1)
+
+    def latest(self, name: str, *, exact: int | None = None) -> Published:
+        """The newest version of weights, or the version `exact`; waits until it is there."""
+        process = self._ledger.process
+        return Weights(name, process.store, process.recorder).latest(exact=exact)
+
 
 _ledger: Ledger | None = None
 
@@ -188,20 +386,25 @@ def use(ledger: Ledger | None) -> None:
     _ledger = ledger
 
 
-def steps(*, until: int | None = None, attempts: int = 5) -> Iterator[Step]:
+def steps(*, until: int | None = None, attempts: int = 5, manifest_every: int | None = None) -> Iterator[Step]:
     """The trainer's steps, from where the group stands: `for step in unknot.steps(until=200): with step: ...`.
 
     Args:
         until: the number of steps of the whole run; None goes on for ever.
         attempts: how often one step may be begun.
+        manifest_every: after how many steps a manifest is saved; None: before the first step, after the last, and when more
+            items are kept for repeats than is good.
 
     Raises:
         NotAMember: not called in a trainer's `run`.
+        ConfigError: `manifest_every` for a trainer without `state_dict` and `load_state_dict`, or below 1.
         StepAborted: a step was broken off that often.
     """
     ledger = _ledger
     if ledger is None:
         raise NotAMember(call="unknot.steps")
+    ledger.set_manifest_every(manifest_every)
     while until is None or ledger.seq < until:
         ledger.check_attempts(attempts)
         yield Step(ledger)
+

@@ -23,5 +23,6 @@ if current ~= incarnation then return {'gone', current} end
 local new = redis.call('HINCRBY', hash, 'incarnation', 1)
 redis.call('HSET', hash, 'state', 'dead', 'error', why, 'ended_at', stamp(clock()), 'boot', '')
 local locks, items = void_older(member, new)
+pump_ordered()
 announce({fence_of(member, new)})
 return {'ok', tostring(new), locks, items}

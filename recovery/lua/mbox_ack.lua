@@ -16,16 +16,12 @@ for i = 3, #ARGV do
   wrong = mailbox_types(name)
   if wrong then return wrong end
 end
+wrong = ordered_types()
+if wrong then return wrong end
 local newer = replaced_by(member, incarnation)
 if newer then return {'fenced', newer} end
 
 local count = 0
-for i = 3, #ARGV do
-  local name, seq = string.match(ARGV[i], '^(.*)/(%d+)$')
-  if redis.call('HDEL', key('unacked', member), ARGV[i]) == 1 then
-    redis.call('HDEL', key('mboxi', name), seq, seq .. 'h')
-    redis.call('HINCRBY', key('mbox', name), 'acked', 1)
-    count = count + 1
-  end
-end
+for i = 3, #ARGV do if acknowledge(member, ARGV[i]) then count = count + 1 end end
+if count > 0 then pump_ordered() end
 return {'ok', count}

@@ -2,21 +2,29 @@
 --
 -- KEYS[1]  prefix of the run
 -- ARGV     1 name  2 capacity  3 senders (JSON list, '' = anybody)  4 receivers (JSON list, '' = anybody)
--- Answers  {'ok'} · {'differs', capacity, senders, receivers}: what stands, nothing was changed
+--          5 ack: `step` or `manifest`  6 order: `arrival` or `origin`  7 origins (JSON list of members; '' unless by origin)
+-- Answers  {'ok'} · {'differs', capacity, senders, receivers, ack, order, origins}: what stands, nothing was changed
 -- include: common
--- include: mailboxes
+-- include: items
 
-local name, capacity, senders, receivers = unpack(ARGV)
+local FIELDS = {'capacity', 'senders', 'receivers', 'ack', 'order', 'origins'}
+local name = ARGV[1]
 local hash = key('mbox', name)
-local wrong = mailbox_types(name) or wrong_type(P .. 'mailboxes', 'set')
+local wrong = mailbox_types(name) or wrong_type(P .. 'mailboxes', 'set', P .. 'ordered', 'set')
 if wrong then return wrong end
-local known = redis.call('HMGET', hash, 'capacity', 'senders', 'receivers')
+local known = redis.call('HMGET', hash, unpack(FIELDS))
 if known[1] then
-  if known[1] == capacity and (known[2] or '') == senders and (known[3] or '') == receivers then return {'ok'} end
-  return {'differs', known[1], known[2] or '', known[3] or ''}
+  local same, stands_now = true, {'differs'}
+  for i = 1, #FIELDS do
+    same = same and (known[i] or '') == ARGV[i + 1]
+    stands_now[i + 1] = known[i] or ''
+  end
+  return same and {'ok'} or stands_now
 end
 redis.call('SADD', P .. 'mailboxes', name)
-redis.call('HSET', hash, 'capacity', capacity, 'sent', 0, 'taken', 0, 'acked', 0)
-if senders ~= '' then redis.call('HSET', hash, 'senders', senders) end
-if receivers ~= '' then redis.call('HSET', hash, 'receivers', receivers) end
+if ARGV[6] == 'origin' then redis.call('SADD', P .. 'ordered', name) end
+redis.call('HSET', hash, 'sent', 0, 'taken', 0, 'acked', 0, 'addressed', 0, 'round', 1, 'place', 0)
+for i, field in ipairs(FIELDS) do
+  if ARGV[i + 1] ~= '' then redis.call('HSET', hash, field, ARGV[i + 1]) end
+end
 return {'ok'}

@@ -11,7 +11,7 @@ local wrong = wrong_type(key('unacked', member), 'hash')
 if wrong then return wrong end
 local by_mailbox = unacked_by_mailbox(member, only)
 if one ~= '' then
-  local held = redis.call('HEXISTS', key('unacked', member), only .. '/' .. one) == 1
+  local held = redis.call('HEXISTS', key('unacked', member), item_id(only, one)) == 1
   by_mailbox = held and {[only] = {tonumber(one)}} or {}
 end
 for name in pairs(by_mailbox) do

@@ -19,4 +19,5 @@ local known = redis.call('HGET', hash, 'state')
 if known == 'done' or known == 'dead' then return {'ok'} end
 redis.call('HSET', hash, 'state', state, 'error', why, 'ended_at', stamp(clock()))
 remove_waiters(member, 'ended')
+pump_ordered()
 return {'ok'}

@@ -17,6 +17,7 @@ from unknot.supervisor.cli.options import (
     Ascii,
     Colour,
     ConfigFile,
+    Directory,
     Json,
     Redis,
     Run,
@@ -36,8 +37,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 alerts_app = typer.Typer(help="Alerts.", no_args_is_help=True, rich_markup_mode=None)
+checkpoints_app = typer.Typer(help="Checkpoints of the whole run.", no_args_is_help=True, rich_markup_mode=None)
 help_app = typer.Typer(help="More about the command.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(alerts_app, name="alerts")
+app.add_typer(checkpoints_app, name="checkpoints")
 app.add_typer(help_app, name="help")
 
 COMPLETE_VAR = "_SUPERVISOR_COMPLETE"
@@ -218,6 +221,73 @@ def alerts_test(
     asked = wanted(None, run, config, timeout, verbose=verbose)
     shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_alerts.alerts_test(url, secret_file, asked, shown, as_json=json))
+
+
+@checkpoints_app.command("list")
+def checkpoints_list(
+    *,
+    directory: Directory = None,
+    redis: Redis = None,
+    run: Run = None,
+    json: Json = False,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """The committed checkpoints, newest first, with sizes and whether all files are there."""
+    from unknot.supervisor.cli import command_checkpoints
+
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    shown = look(color, ascii_only=ascii)
+    raise typer.Exit(command_checkpoints.list_them(asked, directory, shown, as_json=json))
+
+
+@checkpoints_app.command("show")
+def checkpoints_show(
+    *,
+    checkpoint: Annotated[str, typer.Argument(metavar="ID", help="A checkpoint, the beginning of its id, or latest.")],
+    directory: Directory = None,
+    redis: Redis = None,
+    run: Run = None,
+    json: Json = False,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """One checkpoint: each rank's files, and where agents, mailboxes and weights were."""
+    from unknot.supervisor.cli import command_checkpoints
+
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    shown = look(color, ascii_only=ascii)
+    raise typer.Exit(command_checkpoints.show(checkpoint, asked, directory, shown, as_json=json))
+
+
+@checkpoints_app.command("verify")
+def checkpoints_verify(
+    *,
+    checkpoint: Annotated[
+        str, typer.Argument(metavar="ID", help="A checkpoint, the beginning of its id, latest, or all.")
+    ] = "all",
+    directory: Directory = None,
+    redis: Redis = None,
+    run: Run = None,
+    json: Json = False,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """Read every file and compare it with its SHA-256. Exit 1 if one is damaged; each is named."""
+    from unknot.supervisor.cli import command_checkpoints
+
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    shown = look(color, ascii_only=ascii)
+    raise typer.Exit(command_checkpoints.verify(checkpoint, asked, directory, shown, as_json=json))
 
 
 @help_app.command("exit-codes")

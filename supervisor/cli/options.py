@@ -40,6 +40,11 @@ Colour = Annotated[
 ]
 Ascii = Annotated[bool, typer.Option("--ascii", help="Letters instead of signs.")]
 
+Directory = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="The checkpoints in this directory, without Redis.", file_okay=False),
+]
+
 
 def wanted(redis: str | None, run: str | None, config: Path | None, timeout: str, *, verbose: bool) -> Wanted:
     """The common options as one value; remembers `verbose` for errors. Raises ConfigError."""

@@ -5,8 +5,9 @@
 -- Answers  {'ok', 'new' | 'continued' | 'renewed'} · {'busy', driver_name}: another driver is alive (take), or has taken
 --          the run (renew)
 --
--- A run whose driver died is continued as it stands. A run that was closed begins anew: its mailboxes and published
--- weights go, whatever processes are left of it are fenced. Incarnations, lock tokens and generations keep growing.
+-- A run whose driver died is continued as it stands. A run that was closed begins anew: its mailboxes, published weights,
+-- members' steps and state and the record of its checkpoints go (their files stay), whatever processes are left of it are
+-- fenced. Incarnations, lock tokens, generations and the numbers of manifests keep growing.
 -- include: common
 -- include: locks
 -- include: mailboxes
@@ -20,14 +21,24 @@ local function begin_anew()
   for _, member in ipairs(members) do remove_waiters(member, 'closed') end
   for _, name in ipairs(redis.call('SMEMBERS', P .. 'mailboxes')) do
     redis.call('DEL', key('mbox', name), key('mboxq', name), key('mboxi', name), key('mboxw', name),
-      key('mboxr', name), key('mboxs', name))
+      key('mboxr', name), key('mboxs', name), key('mboxo', name), key('mboxc', name), key('holding', name))
   end
   for _, name in ipairs(redis.call('SMEMBERS', P .. 'published')) do
-    redis.call('DEL', key('weights', name), key('weightsq', name))
+    redis.call('DEL', key('weights', name), key('weightsq', name), key('weightsv', name), key('weightsm', name))
   end
-  redis.call('DEL', P .. 'mailboxes', P .. 'published', P .. 'events')
+  for _, id in ipairs(redis.call('HVALS', P .. 'manifest_ids')) do redis.call('DEL', key('manifest', id)) end
+  for _, group in ipairs(redis.call('SMEMBERS', P .. 'takers')) do
+    for _, one in ipairs(redis.call('ZRANGE', key('takes', group), 0, -1)) do
+      redis.call('DEL', key('take', group .. '/' .. one), key('takeq', group .. '/' .. one))
+    end
+    redis.call('DEL', key('takes', group), key('kept', group))
+  end
+  redis.call('DEL', P .. 'mailboxes', P .. 'ordered', P .. 'published', P .. 'takers', P .. 'events', P .. 'manifests',
+    P .. 'manifest_ids')
   for _, member in ipairs(members) do
-    redis.call('DEL', key('unacked', member), key('asked', member), key('sent', member))
+    redis.call('DEL', key('unacked', member), key('asked', member), key('sent', member), key('origins', member),
+      key('origin', member), key('step', member), key('state', member), key('once', member),
+      key('marks', member))
     free_locks(member)
     local hash = key('member', member)
     local incarnation = redis.call('HINCRBY', hash, 'incarnation', 1)
@@ -38,7 +49,7 @@ local function begin_anew()
 end
 
 local wrong = wrong_type(run, 'hash', P .. 'members', 'set', P .. 'mailboxes', 'set', P .. 'published', 'set',
-  P .. 'events', 'stream')
+  P .. 'events', 'stream', P .. 'manifest_ids', 'hash', P .. 'ordered', 'set', P .. 'takers', 'set')
 if wrong then return wrong end
 for _, member in ipairs(redis.call('SMEMBERS', P .. 'members')) do
   wrong = void_types(member)

@@ -105,6 +105,8 @@ class MonitorCore:
         told: list[Instruction] = []
         for member in self._roster.dead():
             told += self._tell(telling.death(member, run=self._run, now=now))
+        for member in self._roster.crashed(now):
+            told += self._tell(telling.crash(member, run=self._run, now=now))
         return told + self._missing() + self._silences(now) + self._evaluate(now)
 
     def acknowledged(self, key: str, outcome: str, now: float) -> list[Instruction]:
@@ -271,11 +273,15 @@ class MonitorCore:
         remedy = None
         if finding is not None:
             spare = self._rests.targets(finding.core)
-            remedy = next_remedy(finding, tried=case.tried, highest=self._config.on_deadlock, spare=spare)
+            tried = (*case.tried, *self._rests.in_vain(now))
+            remedy = next_remedy(finding, tried=tried, highest=self._config.on_deadlock, spare=spare)
         if remedy is None or finding is None:
+            vain = [pid for pid in self._rests.in_vain(now) if finding is not None and pid in finding.interruptible]
+            case.incident = telling.with_vain(case.incident, vain)
             case.go(Stage.WAITING, until=float("inf"))
             return [Put(case.incident)]
         case.started(remedy, at=now)
+        self._rests.strike(remedy.target, now=now, rest_s=self._config.confirm_hold_s)
         self._rests.begin(finding.core, target=remedy.target, until=now + self._config.confirm_hold_s)
         case.go(Stage.ACTING, until=now + _ACTION_LIMIT_S)
         return [Put(case.incident), self._carry_out(case, remedy, finding)]
@@ -413,6 +419,8 @@ class MonitorCore:
             incident = case.incident
             if incident.cause == "unresponsive":
                 over = telling.answers_again(self.graph, incident) or self._roster.is_over(incident.culprits[0])
+            elif incident.kind == "crash":
+                over = self._roster.is_back(incident.culprits[0])
             else:
                 over = incident.kind == "member" and self._roster.is_replaced(incident.culprits[0])
             if over:

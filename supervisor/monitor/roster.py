@@ -14,6 +14,7 @@ from unknot.graph.live import LiveGraph
 from unknot.recovery.registration import MemberInfo
 
 _ENDED = ("done", "dead")
+_CRASH_NEWS_S = 30.0
 
 
 class Roster:
@@ -22,6 +23,7 @@ class Roster:
     def __init__(self) -> None:
         self._members: dict[str, MemberInfo] = {}
         self._expected: dict[str, int] = {}
+        self._crashes_told: dict[str, int] = {}
 
     def update(self, graph: LiveGraph, members: Iterable[MemberInfo], now: float) -> list[Event]:
         """Take the members as the store has them; what follows for `graph`. `now`: seconds."""
@@ -69,6 +71,26 @@ class Roster:
     def dead(self) -> list[MemberInfo]:
         """Members whose present incarnation ended by an error or a signal."""
         return [member for member in self._members.values() if member.state == "dead"]
+
+    def crashed(self, now: float) -> list[MemberInfo]:
+        """Members of which a process was lost and replaced since this was asked last; each loss once.
+
+        What is older than a while was told by an earlier leader.
+        """
+        found = []
+        for member in self._members.values():
+            crash = member.crash
+            if crash is None or self._crashes_told.get(member.member, -1) >= crash.incarnation:
+                continue
+            self._crashes_told[member.member] = crash.incarnation
+            if now - crash.at <= _CRASH_NEWS_S:
+                found.append(member)
+        return found
+
+    def is_back(self, source: str) -> bool:
+        """Whether a newer process than `source` has registered, or the member has ended for good."""
+        member = self._members.get(source.partition("#")[0])
+        return member is not None and member.source != source and member.state != "starting"
 
     def silent(self, now: float, *, leases: float = 1.0) -> list[MemberInfo]:
         """Members that should live and have not said so for longer than so many of their leases."""

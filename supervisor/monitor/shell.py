@@ -213,8 +213,10 @@ class Monitor:
         args += [part for name in asked.holders for part in ("holder", name)]
         args += [part for pid, ticket in asked.stands for part in ("stands", f"{pid}|{ticket}")]
         said = iter(self._store.script("truth", [self._store.key()], args))
+        mailboxes = {name: next(said) for name in asked.counts}
         answers = Answers(
-            counts={name: int(next(said)) for name in asked.counts},
+            counts={name: int(count) for name, (count, _) in mailboxes.items()},
+            returners={name: tuple(one.decode() for one in held) for name, (_, held) in mailboxes.items()},
             holders={name: next(said).decode() for name in asked.holders},
             stands={wait: bool(next(said)) for wait in asked.stands},
         )

@@ -12,7 +12,7 @@ from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
 from unknot.graph.wording import age, bare
 from unknot.recovery.registration import MemberInfo
-from unknot.supervisor.incidents import Cause, Incident, Line
+from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
 
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
@@ -25,7 +25,7 @@ def is_worth_telling(finding: Finding, now: float, patience_s: float) -> bool:
 
 def is_found(incident: Incident) -> bool:
     """Whether the incident comes from a finding of the graph, and is over once that is found no more."""
-    return incident.cause in _FOUND and incident.kind != "member"
+    return incident.cause in _FOUND and incident.kind not in ("member", "crash")
 
 
 def incident_id(run: str, key: str) -> str:
@@ -64,6 +64,19 @@ def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incid
             if f"{source} now" not in told and stack
         )
     return msgspec.structs.replace(incident, stacks=stacks, lines=lines)
+
+
+def with_vain(incident: Incident, participants: list[str]) -> Incident:
+    """The incident with a line for each of those whom interrupting did not help."""
+    lines = tuple(
+        Line(
+            participant=pid, resource="", culprit=True,
+            text=f"{pid} was interrupted several times and came back to this at once; it is left alone now: let its code "
+            "give up what it holds when DeadlockInterrupted is raised.",
+        )
+        for pid in participants
+    )  # fmt: skip
+    return msgspec.structs.replace(incident, lines=incident.lines + lines)
 
 
 def _place(stack: tuple[str, ...]) -> str:
@@ -117,6 +130,21 @@ def death(member: MemberInfo, *, run: str, now: float) -> Incident:
         headline=f"DEAD in run {run}: {member.source} ended with {how[:200]}",
         lines=(Line(participant=member.source, resource="", text=text, since=member.ended_at, culprit=True),),
         culprits=(member.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+    )  # fmt: skip
+
+
+def crash(member: MemberInfo, *, run: str, now: float) -> Incident:
+    """A member's process was lost, and another one takes its place."""
+    lost = member.crash
+    assert lost is not None
+    source = f"{member.member}#{lost.incarnation}"
+    text = f"{source} is gone: {lost.how}; what it held is free, what it had not finished is void, and it is started again."
+    return Incident(
+        id=incident_id(run, f"crash:{source}"), run=run, cause="dead", kind="crash", state="acting",
+        headline=f"DEAD in run {run}: {source} is gone and is started again",
+        lines=(Line(participant=source, resource="", text=text, since=lost.at, culprit=True),),
+        culprits=(source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+        actions=(Action(remedy="restart", target=source, at=lost.at, note="its restart policy says so"),),
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 A process tells what its threads stand in. For what lives in the store that is half of the truth: a receiver may have
 been given its item, or a waiter its lock, while its thread has not woken yet (the hint was lost with a connection, or
 the thread gets no time). By its own process it still waits. A process that waits for nothing does not tell what it
-holds either. So the monitor asks the store, at one instant, about everything that somebody waits for there, before it
-reads on. So its word is newer than any record that is read then, and goes: also after the records were read. It can
-only free a waiter, or name the holder that it waits for.
+holds either; and an item that somebody has received and not acknowledged may be put back. So the monitor asks the
+store, at one instant, about everything that somebody waits for there, before it reads on. So its word is newer than
+any record that is read then, and goes: also after the records were read. It can only free a waiter, or name the
+holder that it waits for.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """The store's word on each; the holder of a free lock is ''."""
+    """The store's word on each; the holder of a free lock is ''. returners: members that have items of a mailbox in their hands."""
 
     counts: dict[str, int] = {}
+    returners: dict[str, tuple[str, ...]] = {}
     holders: dict[str, str] = {}
     stands: dict[Standing, bool] = {}
 
@@ -54,11 +56,11 @@ class StoreTruth:
         holders: set[str] = set()
         stands = set(self._over)
         for one in graph.waiting():
-            kind, name = _in_store(graph, one)
-            if kind and one.wait is not None:
+            things = _in_store(graph, one)
+            if things and one.wait is not None:
                 stands.add((one.id, one.wait.ticket))
-                counts |= {name} if kind == "mbox" else set()
-                holders |= {name} if kind == "lock" else set()
+                counts |= {name for kind, name in things if kind == "mbox"}
+                holders |= {name for kind, name in things if kind == "lock"}
         return Questions(counts=tuple(sorted(counts)), holders=tuple(sorted(holders)), stands=tuple(sorted(stands)))
 
     def events(self, graph: LiveGraph, answers: Answers) -> list[Event]:
@@ -67,7 +69,8 @@ class StoreTruth:
         for name, count in answers.counts.items():
             state = graph.resources.get(f"mbox:{name}")
             if state is not None and state.declared is not None:
-                found.append(msgspec.structs.replace(state.declared, count=count))
+                back = answers.returners.get(name, ())
+                found.append(msgspec.structs.replace(state.declared, count=count, returners=back))
         self._holders = {f"lock:{name}": holder for name, holder in answers.holders.items()}
         for resource, holder in self._holders.items():
             found += _lock_events(graph, resource, holder)
@@ -90,11 +93,17 @@ class StoreTruth:
         return [*locks, *_wakes(graph, [wait for wait in told if wait in self._over])]
 
 
-def _in_store(graph: LiveGraph, one: Participant) -> tuple[str, str]:
-    """Kind and bare name of the thing in the store that a participant waits for; ('', '') if it is none."""
+def _in_store(graph: LiveGraph, one: Participant) -> tuple[tuple[str, str], ...]:
+    """Kind and bare name of the things in the store that a participant waits for: one, or the mailboxes of a commit; else none."""
     resources = one.wait.resources() if one.wait is not None else ()
-    kind, _, name = resources[0].partition(":") if len(resources) == 1 else ("", "", "")
-    if kind == "mbox" and graph.resources[resources[0]].type == "mailbox":
+    found = tuple(_kind_and_name(graph, r) for r in resources)
+    kinds = {kind for kind, _ in found}
+    return found if kinds and "" not in kinds and (len(found) == 1 or kinds == {"mbox"}) else ()
+
+
+def _kind_and_name(graph: LiveGraph, resource: str) -> tuple[str, str]:
+    kind, _, name = resource.partition(":")
+    if kind == "mbox" and graph.resources[resource].type == "mailbox":
         return kind, name
     # The locks of one process are called after a place in a file; no name in the store has a slash.
     if (kind == "lock" and "/" not in name) or (kind == "event" and name.startswith("weights:")):

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from unknot.graph.events import Event, Start
+from unknot.graph.events import Event
 from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
 
@@ -27,16 +27,18 @@ class Bystanders:
 
     def collect(self, standing: dict[str, Waiting]) -> Sequence[Event]:  # noqa: ARG002 - a Source is asked so
         """The starts of threads that have no slot."""
-        # Python keeps a stand-in for each thread of a C library that once asked for its name, also when that has ended.
-        running = sys._current_frames().keys() - self._table.known_idents()
-        others = [t for t in threading.enumerate() if t.ident in running and not _is_librarys(t)]
+        known = self._table.known_idents()
+        others = [thread for thread in user_threads() if thread.ident not in known]
         return [
-            Start(
-                p=f"{self._table.source}/{thread.name.replace('/', '.')}.{thread.native_id}", member=self._table.member,
-                role=self._table.role, incarnation=self._table.incarnation,
-            )
-            for thread in others
-        ]  # fmt: skip
+            self._table.start_of(f"{self._table.source}/{thread.name.replace('/', '.')}.{thread.native_id}") for thread in others
+        ]
+
+
+def user_threads() -> list[threading.Thread]:
+    """The live threads that run the user's code, as far as that can be told."""
+    # Python keeps a stand-in for each thread of a C library that once asked for its name, also when that has ended.
+    running = sys._current_frames().keys()
+    return [thread for thread in threading.enumerate() if thread.ident in running and not _is_librarys(thread)]
 
 
 def _is_librarys(thread: threading.Thread) -> bool:

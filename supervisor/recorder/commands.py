@@ -22,7 +22,7 @@ class Command(msgspec.Struct, frozen=True, tag="command", kw_only=True):
     key: str
     token: int
     source: str
-    do: Literal["interrupt", "break", "stacks"]
+    do: Literal["interrupt", "break", "stacks", "restart"]
     incident: str
     participant: str = ""
     ticket: int = 0
@@ -31,7 +31,18 @@ class Command(msgspec.Struct, frozen=True, tag="command", kw_only=True):
     reason: str = ""
 
 
-Message = Ask | Command
+class Broken(msgspec.Struct, frozen=True, tag="broken", kw_only=True):
+    """A rank says that a generation of a group is over: the others need not wait until they notice.
+
+    A hint that needs no leader: whoever hears it asks the store.
+    """
+
+    group: str
+    generation: int
+    reason: str
+
+
+Message = Ask | Command | Broken
 _REMEMBERED = 1000
 _PAUSE_S = 0.2
 _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -80,6 +91,7 @@ class Listener:
         self._acknowledge = acknowledge
         self._on_error = on_error
         self._handlers: dict[str, Callable[[Command], str]] = {}
+        self._on_broken: list[Callable[[Broken], object]] = []
         self._done: dict[str, str] = {}
         self._highest_token = 0
         self._stop = threading.Event()
@@ -87,6 +99,10 @@ class Listener:
     def handle(self, do: str, handler: Callable[[Command], str]) -> None:
         """`handler` carries out commands of this kind and returns their outcome in a word."""
         self._handlers[do] = handler
+
+    def on_broken(self, hear: Callable[[Broken], object]) -> None:
+        """`hear` is told of every generation of any group that is over."""
+        self._on_broken.append(hear)
 
     def start(self) -> None:
         """Listen on a daemon thread."""
@@ -122,6 +138,9 @@ class Listener:
         if isinstance(message, Ask):
             if self._source in message.sources:
                 self._answer(message.round)
+        elif isinstance(message, Broken):
+            for hear in self._on_broken:
+                hear(message)
         elif message.source == self._source:
             self._acknowledge(message.key, self._carry_out(message))
 

@@ -26,6 +26,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     site: str | None
     deadline: float | None = None
+    limit: float | None = None
     label: str | None = None
     interruptible: bool = False
     owner_of: Callable[[], int | None] | None = None

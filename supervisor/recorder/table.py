@@ -177,18 +177,20 @@ class WaitTable:
         *,
         interruptible: bool = True,
         deadline_s: float | None = None,
+        limit_s: float | None = None,
         label: str | None = None,
         owner_of: Callable[[], int | None] | None = None,
         waited_s: float = 0.0,
     ) -> WaitHandle:
         """Announce a wait of the calling thread; entering the handle writes it, leaving clears it.
 
-        `owner_of` tells the thread that holds an in-process lock, by identifier; `waited_s`: seconds already waited.
+        `deadline_s`, `limit_s`: seconds until the waiter goes on by itself, or is ended. `owner_of` tells the thread that holds an
+        in-process lock, by identifier; `waited_s`: seconds already waited.
         """
         now = self._clock()
         waiting = Waiting(
             ticket=ticket, needs=tuple(needs), resources=tuple(resources), since=now - waited_s, site=calling_site(),
-            deadline=None if deadline_s is None else now + deadline_s,
+            deadline=None if deadline_s is None else now + deadline_s, limit=None if limit_s is None else now + limit_s,
             label=label, interruptible=interruptible, owner_of=owner_of,
         )  # fmt: skip
         return WaitHandle(self, None if self.abandoned else self.slot(), waiting)
@@ -243,6 +245,10 @@ class WaitTable:
 
     # --- what the publisher reads ---
 
+    def start_of(self, participant: str) -> Start:
+        """That a participant of this process is there."""
+        return Start(p=participant, member=self.member, role=self.role, incarnation=self.incarnation)
+
     def snapshot(self, *, publish_after_s: float) -> Snapshot:
         """One consistent look at the process; waits younger than `publish_after_s` count as running."""
         now = self._clock()
@@ -292,7 +298,7 @@ def _assemble(
 ) -> Snapshot:
     names = sorted({*(s.participant for s in slots), *(p for p, _, _ in holds)})
     events: list[Event] = [
-        Start(p=name, member=table.member, role=table.role, incarnation=table.incarnation) for name in names
+        table.start_of(name) for name in names
     ]
     declared = {r.r: r for w in standing.values() for r in w.resources} | {r.r: r for _, r, _ in holds}
     events += [declared[r] for r in sorted(declared)]
@@ -300,7 +306,7 @@ def _assemble(
     events += [End(p=s.participant, t=s.ended_at) for s in slots if s.ended_at is not None]
     events += [
         Wait(
-            p=p, t=w.since, ticket=w.ticket, needs=w.needs, deadline=w.deadline, site=w.site, label=w.label,
+            p=p, t=w.since, ticket=w.ticket, needs=w.needs, deadline=w.deadline, limit=w.limit, site=w.site, label=w.label,
             interruptible=w.interruptible,
         )
         for p, w in sorted(standing.items())

@@ -76,6 +76,11 @@ def run_directory(run: str, environ: Mapping[str, str] = os.environ) -> Path:
     return runs_directory(environ) / validate_run_name(run)
 
 
+def checkpoints_directory(run: str, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where the checkpoints of one run lie unless it was given another directory. ConfigError as run_directory."""
+    return run_directory(run, environ) / "checkpoints"
+
+
 def read_redis_file(directory: Path) -> RedisFile | None:
     """What `redis.json` of a run directory says, None when there is none or it is not whole."""
     try:

@@ -1,7 +1,8 @@
 """The Lua scripts by name: read once, common parts put in, known by their SHA-1.
 
 A script is one file in `recovery/lua` or `supervisor/lua`. Redis has no include, and copies of the same fence check
-in twenty files would drift apart, so a line `-- include: NAME` is replaced by `lua/lib/NAME.lua`.
+in twenty files would drift apart, so a line `-- include: NAME` is replaced by `lua/lib/NAME.lua`, which may include others;
+each part is put in once.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Script(NamedTuple):
 @functools.cache
 def load_script(name: str) -> Script:
     """The script `name`; KeyError when no folder has it, which is a mistake in this package."""
-    text = _INCLUDE.sub(lambda found: _read(f"lib/{found[1]}"), _read(name))
+    text = _expanded(name, set())
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -40,6 +41,17 @@ def script_names() -> tuple[str, ...]:
         if entry.name.endswith(".lua")
     ]
     return tuple(sorted(names))
+
+
+def _expanded(name: str, seen: set[str]) -> str:
+    def put_in(found: re.Match[str]) -> str:
+        part = found[1]
+        if part in seen:
+            return ""
+        seen.add(part)
+        return _expanded(f"lib/{part}", seen)
+
+    return _INCLUDE.sub(put_in, _read(name))
 
 
 def _read(name: str) -> str:

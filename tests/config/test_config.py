@@ -138,9 +138,27 @@ class TestValues:
         with pytest.raises(ConfigError, match="slow_after_s"):
             load_config({"slow_after_s": value})
 
+    @pytest.mark.parametrize("value", [5, "5", " 5 "])
+    def test_a_count_is_a_whole_number(self, value: object) -> None:
+        assert load_config({"checkpoints_keep": value}).config.checkpoints_keep == 5
+
+    @pytest.mark.parametrize("value", [0, -1, 1.5, "1.5", "many", "", True, [1], "9" * 5000])
+    def test_what_is_no_count_is_refused(self, value: object) -> None:
+        with pytest.raises(ConfigError, match="checkpoints_keep"):
+            load_config({"checkpoints_keep": value})
+
     def test_the_error_of_a_variable_names_the_variable(self) -> None:
         with pytest.raises(ConfigError, match="SUPERVISOR_SLOW_AFTER_S"):
             load_config(env={"SUPERVISOR_SLOW_AFTER_S": "soon"})
+
+    @pytest.mark.parametrize("value", [17, "17", " 17 "])
+    def test_a_whole_number_is_read_from_number_and_text(self, value: object) -> None:
+        assert load_config({"seed": value}).config.seed == 17
+
+    @pytest.mark.parametrize(("key", "value"), [("seed", -1), ("weights_kept", 0), ("seed", 1.5), ("seed", True), ("seed", "x")])
+    def test_what_is_no_whole_number_or_too_small_is_refused(self, key: str, value: object) -> None:
+        with pytest.raises(ConfigError, match=key):
+            load_config({key: value})
 
     def test_a_lease_that_is_no_longer_than_the_heartbeat_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="every member counts as dead"):

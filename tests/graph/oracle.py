@@ -196,9 +196,9 @@ class World:
 
     def issuing(self, r: str, m: str) -> list[str]:
         """Who has issued operations of the group for the member `m`: those of its newest incarnation."""
-        if (r, m) in self.arrived:
-            return [m]
-        mine = [p for g, p in self.arrived if g == r and m in (member(p), source(p)) and m not in self.people]
+        if m in self.people and source(m) != m:
+            return [m] if (r, m) in self.arrived else []
+        mine = [p for g, p in self.arrived if g == r and m in (member(p), source(p))]
         return [p for p in mine if incarnation(p) == max(map(incarnation, mine))]
 
     def came(self, r: str, m: str, came: dict[tuple[str, str], int]) -> int:
@@ -242,7 +242,8 @@ class World:
         found = []
         if kind.type == "mailbox":
             room = kind.capacity is None or numbers[r] < kind.capacity
-            if room and numbers[r] < 3 and self.anybody(kind.senders, running):
+            back = kind.returners is not None and self.anybody(kind.returners, running)
+            if room and numbers[r] < 3 and (back or self.anybody(kind.senders, running)):
                 found.append(numbers[r] + 1)
             if numbers[r] > 0 and self.anybody(kind.receivers, running):
                 found.append(numbers[r] - 1)

@@ -60,7 +60,8 @@ def traits(c: Chances, kind: str) -> dict[str, Any]:
     if kind == "mailbox":
         closers = rights(c) if c.rarely(5) else None
         capacity = c.pick([1, 2, 1, None, 0])
-        return {"capacity": capacity, "senders": rights(c), "receivers": rights(c), "closers": closers}
+        told = {"capacity": capacity, "senders": rights(c), "receivers": rights(c), "closers": closers}
+        return {**told, "returners": rights(c)} if c.rarely(5) else told
     if kind in ("event", "condition", "external"):
         return {"setters": rights(c)}
     if kind == "latch":

@@ -287,6 +287,36 @@ def test_freed_threads_that_cross_again_at_once_are_left_alone_and_then_the_othe
     assert desk.last(InterruptWait).participant == A, "not the same one twice running"
 
 
+def test_one_that_swallows_its_interruptions_is_left_to_people_after_three_and_gets_another_chance_after_a_calm(
+    desk: Desk,
+) -> None:
+    def cross_again() -> None:
+        desk.party(A).hold("lock:left").wait(atom("lock:right"), interruptible=False)
+        desk.party(B).hold("lock:right").wait(atom("lock:left"))
+        desk.party(A).tell()
+        desk.party(B).tell()
+        desk.confirm()
+        evidence(desk)
+        desk.later(3.0)
+
+    def part() -> None:
+        for party, lock in ((A, "lock:left"), (B, "lock:right")):
+            desk.party(party).wake().release(lock).tell()
+
+    for _ in range(3):
+        cross_again()
+        assert interrupted(desk).participant == B
+        part()
+    cross_again()
+    assert len(desk.given(InterruptWait)) == 3
+    assert (desk.incident().state, desk.incident().actions) == ("confirmed", ())
+    assert desk.incident().lines[-1].text.startswith(f"{B} was interrupted several times")
+    part()
+    desk.later(20.0)
+    cross_again()
+    assert len(desk.given(InterruptWait)) == 4
+
+
 def test_a_ring_that_a_deadline_will_cut_is_told_and_left_to_it(desk: Desk) -> None:
     desk.party(A).hold("lock:left").wait(atom("lock:right"), deadline=1060.0)
     desk.party(B).hold("lock:right").wait(atom("lock:left"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.monitor.desk import A, B, Desk, atom, crossed, member
+from unknot.graph import events as ev
 from unknot.graph.slow import slow_chains
 from unknot.supervisor.monitor.instructions import AskRound
 from unknot.supervisor.monitor.truth import Answers, Questions
@@ -123,3 +124,66 @@ def test_answers_about_what_is_not_known_any_more_are_nothing(desk: Desk) -> Non
     )
     assert told == []
     assert desk.core.graph.participants == {}
+
+
+def waits_for_dead_senders_item(desk: Desk) -> None:
+    """A waits for a mailbox whose only sender has ended well; B, which runs or not, has one of its items in hand."""
+    desk.party("agent/s#1").extra = [ev.End(p="agent/s#1", t=1000.0)]
+    desk.party("agent/s#1").tell()
+    desk.party(A).declare("mbox:q", "mailbox", senders=("agent/s",), capacity=8).wait(atom("mbox:q", op="recv")).tell()
+
+
+def test_an_item_that_another_member_has_in_hand_may_come_back(desk: Desk) -> None:
+    waits_for_dead_senders_item(desk)
+    desk.party(B).tell()
+    desk.store(counts={"q": 0}, returners={"q": ("agent/b",)}, stands={(A, 1): True})
+    for _ in range(2):
+        desk.later(1.0)
+        desk.party(A).tell()
+        desk.answer()
+    assert desk.opened("absent", "dead", "deadlock") == []
+    desk.store(counts={"q": 0}, returners={"q": ()}, stands={(A, 1): True})
+    desk.party(A).tell()
+    desk.confirm()
+    assert desk.incident("absent").core == (A,), "it was acknowledged: nothing can come any more"
+
+
+def test_an_item_in_the_hands_of_one_that_waits_for_the_waiter_comes_back_no_more(desk: Desk) -> None:
+    waits_for_dead_senders_item(desk)
+    desk.party(A).hold("lock:x").tell()
+    desk.party(B).wait(atom("lock:x")).tell()
+    desk.store(counts={"q": 0}, returners={"q": ("agent/b",)}, holders={"x": A}, stands={(A, 1): True, (B, 2): True})
+    desk.confirm()
+    assert set(desk.incident("deadlock").core) == {A, B}
+
+
+def test_one_that_has_an_item_in_hand_and_waits_for_the_next_does_not_wait_for_itself(desk: Desk) -> None:
+    waits_for_dead_senders_item(desk)
+    desk.store(counts={"q": 0}, returners={"q": ("agent/a",)}, stands={(A, 1): True})
+    desk.confirm()
+    assert desk.opened("deadlock") == []
+    assert desk.incident("absent").core == (A,)
+
+
+def test_the_items_of_a_dead_member_are_known_as_the_reason(desk: Desk) -> None:
+    waits_for_dead_senders_item(desk)
+    desk.party(B).tell()
+    desk.members(member(A), member(B, state="dead", error="signal 9"))
+    desk.store(counts={"q": 0}, returners={"q": ("agent/b",)}, stands={(A, 1): True})
+    desk.confirm()
+    assert desk.incident("dead").culprits == ("agent/b#1", "agent/s#1")
+
+
+def test_a_commit_that_waits_for_room_in_several_mailboxes_is_asked_about_with_all_of_them(desk: Desk) -> None:
+    party = desk.party(A)
+    for box in ("raw", "scored"):
+        party.declare(f"mbox:{box}", "mailbox", receivers=("agent/b",), capacity=1)
+    party.wait(atom("mbox:raw", op="send"), atom("mbox:scored", op="send")).tell()
+    assert desk.core.questions() == Questions(counts=("raw", "scored"), stands=((A, 1),))
+    desk.party(B).declare("mbox:back", "mailbox", senders=("agent/a",), capacity=1)
+    desk.party(B).wait(atom("mbox:back", op="recv")).tell()
+    desk.store(counts={"raw": 0, "scored": 1, "back": 0}, stands={(A, 1): True, (B, 2): True})
+    desk.confirm()
+    assert set(desk.incident("deadlock").core) == {A, B}
+    desk.store(counts={"raw": 0, "scored": 0, "back": 0}, stands={(A, 1): True, (B, 2): True})
+    assert desk.core.graph.resources["mbox:scored"].count == 0

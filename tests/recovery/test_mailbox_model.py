@@ -54,7 +54,7 @@ class MailboxMachine(RuleBasedStateMachine):
         self.consumed: list[bytes] = []
         for member in MEMBERS:
             self.register(member)
-        assert ask(self.store, "mbox_declare", "q", str(CAPACITY), "", "").word == "ok"
+        assert ask(self.store, "mbox_declare", "q", str(CAPACITY), "", "", "step", "arrival", "").word == "ok"
 
     def teardown(self) -> None:
         self.store.close()
@@ -73,11 +73,11 @@ class MailboxMachine(RuleBasedStateMachine):
 
     def ask_receive(self, wait: Wait, mode: str) -> Answer:
         who = (wait.member, self.incarnations[wait.member], wait.participant, wait.ticket)
-        return self.twice("mbox_receive", "q", *who, mode)
+        return self.twice("mbox_receive", "q", *who, mode, "")
 
     def ask_send(self, wait: Wait, mode: str, *value: bytes) -> Answer:
         who = (wait.member, self.incarnations[wait.member], wait.participant, wait.ticket)
-        return self.twice("mbox_send", "q", *who, mode, *value)
+        return self.twice("mbox_send", "q", *who, mode, "", *value)
 
     # The model.
 
@@ -113,7 +113,7 @@ class MailboxMachine(RuleBasedStateMachine):
         return (b"%d" % seq, *self.content[seq])
 
     def said(self, answer: Answer) -> tuple[bytes, str, int, bytes]:
-        sender, number, _ = answer.text(1).split("|")
+        sender, number, *_ = answer.text(1).split("|")
         return (answer.rest[0], sender, int(number), answer.rest[2])
 
     # What threads do.
@@ -247,8 +247,8 @@ class MailboxMachine(RuleBasedStateMachine):
         old = (member, current - 1)
         request = (*old, f"{member}#{current - 1}", next(self.tickets), "wait")
         fenced = ("fenced", (b"%d" % current,))
-        assert self.twice("mbox_send", "q", *request, b"late") == fenced
-        assert self.twice("mbox_receive", "q", *request) == fenced
+        assert self.twice("mbox_send", "q", *request, "", b"late") == fenced
+        assert self.twice("mbox_receive", "q", *request, "") == fenced
         assert self.twice("mbox_ack", *old, "q/1") == fenced
         assert self.twice("mbox_requeue", *old, "", "") == fenced
 

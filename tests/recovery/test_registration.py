@@ -11,7 +11,7 @@ from unknot.recovery.errors import ConfigError, FencedError, LeaseLost, StoreCor
 from unknot.recovery.lock import DistributedLock
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
-from unknot.recovery.registration import end, end_other, expect, fence, heartbeat, members, new_boot, register
+from unknot.recovery.registration import crashed, end, end_other, expect, fence, heartbeat, members, new_boot, register
 from unknot.recovery.run import RunClaim
 from unknot.supervisor.store.leader import Lease
 from unknot.supervisor.store.redis_store import RedisStore
@@ -68,7 +68,36 @@ def test_a_member_that_ended_and_is_expected_again_gets_a_new_incarnation(store:
     end_other(store, "agent/a", state="done")
     expect(store, "agent/a", role="agent")
     assert [(m.state, m.incarnation) for m in members(store)] == [("starting", 2)]
+    assert join("agent/a").incarnation == 2, "the process that was expected takes the incarnation that it was expected as"
     assert join("agent/a").incarnation == 3
+
+
+def test_a_crash_voids_everything_of_the_process_at_once_and_expects_its_successor(store: RedisStore, join: Join) -> None:
+    recorder, other = join("agent/a"), join("agent/b")
+    mailbox = Mailbox("raw", store, recorder).declare()
+    lock = DistributedLock("x", store, recorder)
+    lock.acquire()
+    mailbox.send(1)
+    mailbox.receive()
+    told = crashed(store, "agent/a", 1, how="SIGKILL")
+    assert (told.done, told.incarnation, told.locks_freed, told.items_put_back) == (True, 2, 1, 1)
+    assert DistributedLock("x", store, other).acquire(timeout_s=0.0) == 2
+    with pytest.raises(FencedError):
+        lock.release()
+    info = members(store)[0]
+    assert info.crash is not None
+    assert (info.state, info.source, info.crash.incarnation, info.crash.how) == ("starting", "agent/a#2", 1, "SIGKILL")
+    assert join("agent/a").incarnation == 2
+
+
+def test_a_crash_that_is_told_late_or_twice_hurts_no_successor(store: RedisStore, join: Join) -> None:
+    join("agent/a")
+    assert crashed(store, "agent/a", 1, how="SIGKILL").done
+    assert not crashed(store, "agent/a", 1, how="SIGKILL").done
+    assert not crashed(store, "agent/a", 2, how="not alive yet").done
+    join("agent/a")
+    assert not crashed(store, "agent/a", 1, how="SIGKILL").done
+    assert [(m.state, m.incarnation) for m in members(store)] == [("alive", 2)]
 
 
 def test_a_registration_says_what_the_old_incarnation_had_to_give_up(store: RedisStore, join: Join) -> None:

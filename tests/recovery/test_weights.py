@@ -2,14 +2,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from unknot.recovery.errors import ConfigError, DeadlockInterrupted, FencedError, RunClosed, StaleWeights, WaitTimeout
+from unknot.recovery.errors import (
+    ConfigError,
+    DeadlockInterrupted,
+    FencedError,
+    RunClosed,
+    StaleWeights,
+    WaitTimeout,
+    WeightsGone,
+)
 from unknot.recovery.interrupts import interrupt
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.run import RunClaim
-from unknot.recovery.weights import Weights
+from unknot.recovery.weights import Weights, settle_weights
 from unknot.supervisor.store.redis_store import RedisStore
 
 Join = Callable[..., NullRecorder]
@@ -118,3 +127,68 @@ def test_weights_over_the_limit_are_refused_with_size_and_limit(store: RedisStor
     with pytest.raises(ConfigError, match=r"weights policy of \d+ bytes are too large \(limit 100\)"):
         weights.publish("x" * 1000)
     assert repr(weights) == f"<Weights policy of run {store.run}>"
+
+
+def test_the_newest_versions_are_kept_and_found_by_number(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    for n in range(1, 21):
+        weights.publish(n, 1, n=n)
+    assert [weights.latest(exact=n).value for n in (5, 20)] == [5, 20]
+    with pytest.raises(WeightsGone):
+        weights.latest(exact=4)
+    assert store.command("HLEN", store.key("weightsv", "policy")) == 16
+
+
+def test_a_re_formed_group_that_computes_the_same_again_changes_nothing(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    first = [weights.publish(n, 1, n=n) for n in range(1, 5)]
+    assert weights.publish(2, 2, n=2).digest == first[1].digest
+    assert weights.latest().version == first[3]
+    with pytest.raises(StaleWeights):
+        weights.publish("late", 1, n=5)
+    weights.publish("other", 2, n=3)
+    assert weights.latest().value == "other"
+    with pytest.raises(WaitTimeout):
+        weights.latest(exact=4, timeout_s=0)
+
+
+def test_versions_are_provisional_until_a_manifest_covers_them(store: RedisStore, join: Join) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    for n in (1, 2):
+        weights.publish(n, 2, n=n)
+    assert weights.latest().provisional
+    assert settle_weights(store, "policy", 1, generation=2)
+    assert [weights.latest(exact=n).provisional for n in (1, 2)] == [False, True]
+    assert not settle_weights(store, "policy", 2, generation=1), "of an older generation"
+    assert weights.latest().provisional
+
+
+def test_a_wait_for_weights_names_those_who_publish(store: RedisStore, join: Join, eventually: Eventually) -> None:
+    told: list[tuple[str, ...] | None] = []
+
+    class Telling(NullRecorder):
+        def wait(self, ticket: int, needs: Any, resources: Any = (), **more: Any) -> Any:
+            told.append(resources[0].setters)
+            return super().wait(ticket, needs, resources, **more)
+
+    join("agent/a")
+    reader = Weights("policy", store, Telling("agent/a", 1))
+    with pytest.raises(WaitTimeout):
+        reader.latest(timeout_s=0.01)
+    Weights("policy", store, join("trainer/0")).publish(1)
+    with pytest.raises(WaitTimeout):
+        reader.latest(2, timeout_s=0.01)
+    assert told == [None, ("trainer/*",)]
+
+
+def test_a_wait_for_an_exact_version_ends_with_it(store: RedisStore, join: Join, eventually: Eventually) -> None:
+    weights = Weights("policy", store, join("trainer/0"))
+    reader = Weights("policy", store, join("agent/a"))
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(reader.latest, exact=2)
+        eventually(lambda: queued(store))
+        weights.publish("one", n=1)
+        assert queued(store)
+        weights.publish("two", n=2)
+        weights.publish("three", n=3)
+        assert waiting.result(10).value == "two"

@@ -52,7 +52,9 @@ def test_a_decorator_works_bare_and_with_options_and_ray_finds_the_role_in_the_a
 def test_an_unknown_option_is_refused_at_decoration_with_a_suggestion() -> None:
     with pytest.raises(TypeError, match=r"@unknot\.trainer has no option 'gruop'; did you mean 'group'"):
         unknot.trainer(gruop="policy")  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"@unknot\.agent has no option 'restart'; it takes no options"):
+    with pytest.raises(TypeError, match=r"@unknot\.agent has no option 'group'; it takes restart"):
+        unknot.agent(group="policy")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"restart=3\) is no policy; give unknot\.permanent"):
         unknot.agent(restart=3)  # type: ignore[call-overload]
 
 

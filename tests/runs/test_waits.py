@@ -96,6 +96,15 @@ class Slow:
 
 @ray.remote
 @unknot.agent
+class Listening:
+    """Waits for a message of the driver."""
+
+    def run(self) -> None:
+        unknot.Mailbox("orders").receive()
+
+
+@ray.remote
+@unknot.agent
 class Asking:
     """Waits for a person, who answers through a named pipe."""
 
@@ -177,3 +186,18 @@ def test_a_wait_inside_of_another_takes_its_place_and_gives_it_back_under_a_new_
         assert again.needs == (outside,)
         assert again.ticket > first.ticket
     assert table.waits() == {}
+
+
+@pytest.mark.ray
+def test_a_ring_through_the_driver_is_a_deadlock_though_the_drivers_wait_has_a_limit(
+    new_run: NewRun, eventually: Any
+) -> None:
+    with new_run() as run:
+        run.mailbox("orders", senders="driver/*", receivers="agent/*")
+        run.spawn(Listening, name="a")
+        store = run._process.store
+        eventually(lambda: "agent/a#1" in {w.participant for w in read_snapshot(store).waits}, limit_s=120.0)
+        with pytest.raises(TimeoutError):
+            run.wait(timeout=timedelta(seconds=5))
+        found = [i for i in run.incidents(open_only=False) if i.cause == "deadlock"]
+        assert [(i.kind, set(i.core)) for i in found] == [("cycle", {"agent/a#1", "driver/main#1"})]

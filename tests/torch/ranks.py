@@ -77,7 +77,7 @@ def roll_back(process: Process, former: Former, group: Group, *, ahead: bool) ->
     ledger.enter(group)
     for _ in range(3 if ahead else 2):
         trainer.weight += 1
-        ledger.commit()
+        ledger.advance()
     group.slot.break_("a test ends it")
     former.leave()
     ledger.enter(former.form())

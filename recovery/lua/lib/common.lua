@@ -53,26 +53,39 @@ local function wake(entry, why)
   redis.call('EXPIRE', k, 3600)
 end
 
+-- A hint to a waiter that stands on, left once however often there is reason to give it.
+local function nudge(entry)
+  if redis.call('LLEN', key('wake', entry)) == 0 then wake(entry, 'look') end
+end
+
 -- `waits:<member>` maps `participant|ticket` to `kind|name|extra`: where the waiter stands. It is the truth about
--- whether a wait still stands; the queues hold the order.
-local QUEUES = {lock = 'lockq', recv = 'mboxr', send = 'mboxs', weights = 'weightsq', group = 'groupq'}
+-- whether a wait still stands; the queues hold the order. A commit stands in the queues of several mailboxes at once (its
+-- name is theirs, with slashes between), a take in the mailbox' queue of receivers and in its own (extra is the take).
+local QUEUES = {lock = 'lockq', recv = 'mboxr', take = 'mboxr', send = 'mboxs', commit = 'mboxc', weights = 'weightsq',
+  group = 'groupq'}
 
 local function stands(member, entry) return redis.call('HEXISTS', key('waits', member), entry) == 1 end
 
 local function stand(member, entry, kind, name, extra)
   redis.call('HSET', key('waits', member), entry, kind .. '|' .. name .. '|' .. (extra or ''))
-  redis.call('RPUSH', key(QUEUES[kind], name), entry)
+  for one in string.gmatch(name, '[^/]+') do redis.call('RPUSH', key(QUEUES[kind], one), entry) end
 end
 
--- Takes a waiter out of its queue. Answers the kind and name of what it waited for, or nil if it no longer stood.
-local function unstand(member, entry)
-  local waits = key('waits', member)
-  local where = redis.call('HGET', waits, entry)
+-- Where a waiter stands: kind, name, extra; nil if it does not.
+local function place_of_wait(member, entry)
+  local where = redis.call('HGET', key('waits', member), entry)
   if not where then return nil end
-  local kind, name = string.match(where, '^(%a+)|([^|]*)|')
-  redis.call('HDEL', waits, entry)
-  redis.call('LREM', key(QUEUES[kind], name), 1, entry)
+  return string.match(where, '^(%a+)|([^|]*)|(.*)$')
+end
+
+-- Takes a waiter out of its queues. Answers the kind and name of what it waited for, or nil if it no longer stood.
+local function unstand(member, entry)
+  local kind, name, extra = place_of_wait(member, entry)
+  if not kind then return nil end
+  redis.call('HDEL', key('waits', member), entry)
+  for one in string.gmatch(name, '[^/]+') do redis.call('LREM', key(QUEUES[kind], one), 1, entry) end
   if kind == 'send' then redis.call('HDEL', key('mboxw', name), entry) end
+  if kind == 'take' then redis.call('LREM', key('takeq', extra), 1, entry) end
   return kind, name
 end
 
@@ -91,4 +104,17 @@ end
 
 local function interrupted_in(outcome)
   return outcome and string.match(outcome, '^interrupted:(.*)$')
+end
+
+-- What a request gets that is not served (yet): why it ended, or nil when it may be served or stand. Leaving takes it out of its
+-- queues.
+local function refused(member, participant, ticket, mode)
+  local incident = interrupted_in(outcome_of(member, participant, ticket))
+  if incident then return {'interrupted', incident} end
+  if mode == 'leave' then
+    unstand(member, entry_of(participant, ticket))
+    return {'left'}
+  end
+  if run_ends() then return {'closed'} end
+  return nil
 end

@@ -1,4 +1,5 @@
 -- Handing a lock on.
+-- include: common
 
 local function lock_types(name)
   return wrong_type(key('lock', name), 'hash', key('lockq', name), 'list')

@@ -1,4 +1,6 @@
 -- What becomes void when a member's incarnation ends: its queue places, its unacknowledged items, its locks.
+-- include: locks
+-- include: mailboxes
 
 -- Checks every key that voiding will write. Answers an error reply, or nil.
 local function void_types(member)
@@ -14,7 +16,7 @@ local function void_types(member)
     wrong = mailbox_types(name)
     if wrong then return wrong end
   end
-  return nil
+  return ordered_types()
 end
 
 -- Takes all waiters of the member out of their queues and tells them why.
