@@ -162,7 +162,7 @@ class Net:
         concerned = [node for node in nodes if node.free and not node.free & ~why]
         kept = [(node.free, node.need) for node in concerned]
         for node in concerned:
-            node.free, node.need = 0, max(node.need, 1)
+            node.free, node.need = 0, 1 if node.free & RUNNING else node.need
         self._lost += concerned
         self._check += concerned
         self.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -77,16 +77,22 @@ def modes(kind: ev.Resource) -> tuple[str, ...]:
     return tuple(_CUSTOM) if kind.conflicts else ("r", "w")
 
 
-def atom_of(c: Chances, kind: ev.Resource) -> ev.Atom:
+def atom_of(c: Chances, kind: ev.Resource, pid: str) -> ev.Atom:
+    """What `pid` may ask of a resource: nobody waits to do what a rights list forbids it."""
     if kind.type in ("lock", "rwlock"):
         return ev.Atom(r=kind.r, mode=c.pick(modes(kind)))
     if kind.type in UNITS:
         return ev.Atom(r=kind.r, units=c.number(1, (kind.capacity or 1) + c.rarely(12)))
     if kind.type == "mailbox":
-        return ev.Atom(r=kind.r, op=c.pick(["recv", "recv", "send"]))
+        allowed = [op for op, names in _sides(kind) if may(pid, names)]
+        return ev.Atom(r=kind.r, op=c.pick(allowed)) if allowed else ev.Atom(external="approval")
     if kind.type == "collective":
         return ev.Atom(r=kind.r, seq=c.number(0, 2))
     return ev.Atom(r=kind.r)
+
+
+def _sides(kind: ev.Resource) -> tuple[tuple[Literal["recv", "send"], tuple[str, ...] | None], ...]:
+    return ("recv", kind.receivers), ("recv", kind.receivers), ("send", kind.senders)
 
 
 def needs(c: Chances, pid: str, kinds: list[ev.Resource], people: list[str]) -> tuple[ev.Clause, ...]:
@@ -94,7 +100,7 @@ def needs(c: Chances, pid: str, kinds: list[ev.Resource], people: list[str]) -> 
     chosen = list(kinds)
     while len(chosen) > c.pick([1, 1, 1, 2, 2, 3]):
         chosen.pop(c.number(0, len(chosen) - 1))
-    atoms = [atom_of(c, kind) for kind in chosen]
+    atoms = [atom_of(c, kind, pid) for kind in chosen]
     if c.rarely(3):
         others = [p for p in [*people, "late#1"] if p != pid or c.rarely(8)]
         atoms[-1] = ev.Atom(p=c.pick(others))

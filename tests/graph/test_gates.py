@@ -6,6 +6,7 @@ from tests.graph.chances import Chances
 from tests.graph.scenes import Scene, any_of, atom
 from tests.graph.scripts import SCENARIOS, scenarios
 from unknot.graph import events as ev
+from unknot.graph.analysis import Analysis
 from unknot.graph.gates import OPEN, RUNNING, Net, Node, from_scratch
 
 
@@ -73,6 +74,12 @@ def test_two_that_hold_each_other_up_fall_together_once_their_support_is_gone() 
     net.rewire(support, 1, ())
     net.settle()
     assert net.out == {a, b, support}
+
+
+def test_who_would_be_out_without_its_deadline_is_not_who_has_all_that_it_waits_for() -> None:
+    scene = Scene().resource("event:e", "event", setters=()).put(ev.Set(r="event:e")).start("b")
+    scene.wait("a", atom("event:e"), deadline=9.0).wait("c", atom("p=c"), deadline=9.0)
+    assert {"a", "b", "c"} - Analysis(scene.graph).live_without_deadlines == {"c"}
 
 
 def held_by_one(waiters: int) -> Scene:
