@@ -68,6 +68,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/replay.py
 
 clean:
 	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,7 +12,7 @@ which explain, are compiled only for those that somebody asks about.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unknot.graph.gates import OPEN, TIMED, Node
 from unknot.graph.needs import Compiler, Condition, Group, Need
@@ -34,6 +34,11 @@ class Needs(dict[str, tuple[Need, ...]]):
         super().__init__()
         self._graph = graph
         self._compiler = Compiler(graph)
+
+    def get(self, pid: str, default: Any = None) -> Any:
+        """The needs of `pid`, `default` if it does not wait."""
+        one = self._graph.participants.get(pid)
+        return self[pid] if one is not None and one.wait is not None else default
 
     def __missing__(self, pid: str) -> tuple[Need, ...]:
         found = self[pid] = self._compiler.needs(self._graph.participants[pid])

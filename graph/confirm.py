@@ -164,6 +164,11 @@ class Confirmation:
         return self._sources
 
     @property
+    def round_id(self) -> int:
+        """The number of the round that it asks now, -1 before the first."""
+        return self._round_id
+
+    @property
     def done(self) -> bool:
         """Whether it has ended."""
         return not LEGAL[self.phase]

@@ -53,7 +53,10 @@ class _Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_
 
 
 class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="resource"):
-    """Declares a resource before its first use. An absent rights list means anybody may, an empty one nobody."""
+    """Declares a resource before its first use. An absent rights list means anybody may, an empty one nobody.
+
+    `alike`: lists of call sites of a collective group that may meet in one operation (see call_sites.py).
+    """
 
     r: str
     type: ResourceType
@@ -71,6 +74,7 @@ class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, 
     returners: tuple[str, ...] | None = None
     count: int | None = None
     initial: int | None = None
+    alike: tuple[tuple[str, ...], ...] | None = None
 
 
 class Start(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="start"):
@@ -177,6 +181,7 @@ class Arrive(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, ta
     shape: str | None = None
     dtype: str | None = None
     root: int | None = None
+    reduce_op: str | None = None
 
 
 class Progress(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="progress"):

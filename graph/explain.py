@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from unknot.graph.finding import Edge, Finding, SlowChain, Suspect
+from unknot.graph.collectives import minority
+from unknot.graph.finding import Edge, Finding, Mismatch, SlowChain, Suspect
 from unknot.graph.ids import parse, short, shown
 from unknot.graph.wording import Words, age, bare, listed
 
@@ -110,10 +111,23 @@ def sentences(graph: LiveGraph, finding: Finding, now: float) -> list[Sentence]:
 def _told(words: Words, graph: LiveGraph, finding: Finding) -> list[str]:
     """Who gets a line: no queue whose thread is told already."""
     around = [edge.participant for edge in _walk(finding)]
-    order = dict.fromkeys([*around, *finding.core, *finding.closure, *finding.stuck])
+    order = dict.fromkeys([*around, *finding.core, *finding.closure, *_nearest_first(finding)])
     waiting = [graph.participants[pid] for pid in order if graph.ticket(pid) is not None]
     folded = {words.fold(one)[0].id for one in waiting if words.fold(one)[0] is not one}
     return [one.id for one in waiting if one.id not in folded]
+
+
+def _nearest_first(finding: Finding) -> list[str]:
+    """Those dragged along: first who waits for the core itself, then who waits for these, and so on."""
+    behind: dict[str, list[str]] = {}
+    for edge in finding.edges:
+        behind.setdefault(edge.helper, []).append(edge.participant)
+    order = dict.fromkeys(finding.core)
+    for pid in (todo := list(order)):
+        new = [one for one in behind.get(pid, ()) if one not in order]
+        order |= dict.fromkeys(new)
+        todo += dict.fromkeys(new)
+    return [pid for pid in [*order, *finding.stuck] if pid in set(finding.stuck)]
 
 
 def _gone(finding: Finding, words: Words, pid: str) -> Sentence:
@@ -143,13 +157,32 @@ def _line(graph: LiveGraph, finding: Finding, words: Words, pid: str) -> Sentenc
     )
 
 
-def slow_headline(chain: SlowChain, run: str) -> str:
-    """One line about old waits that are no deadlock."""
+def mismatch_headline(mismatch: Mismatch, run: str) -> str:
+    """One line about the first operation of a group on which its ranks disagree."""
+    rare = listed(map(bare, minority(mismatch.issued)))
+    return f"MISMATCH in run {run}: {short(mismatch.resource)} #{mismatch.seq} issued differently by {rare}"
+
+
+def mismatch_text(graph: LiveGraph, mismatch: Mismatch, finding: Finding | None, now: float) -> str:
+    """What each rank issued and where, then who waits for it: in silence where nobody does."""
+    words, state = Words(graph, now), graph.resources[mismatch.resource]
+    head = (
+        f"#{mismatch.seq} is the first operation of {shown(mismatch.resource)} on which the ranks disagree: "
+        f"{words.disagreement(state, mismatch.seq)}."
+    )
+    if finding is None:
+        return f"1. {head}\n2. Nobody waits for it: what follows may be wrong in silence."
+    rest = [msgspec.structs.replace(one, number=one.number + 1) for one in sentences(graph, finding, now)]
+    return f"1. {head}\n{text(rest)}"
+
+
+def slow_headline(chain: SlowChain, run: str, *, starved: bool = False) -> str:
+    """One line about old waits that are no deadlock; `starved`: they wait for units that somebody keeps."""
     waiters = f"{len(chain.waiters)} wait" if len(chain.waiters) > 1 else f"{bare(chain.waiters[0])} waits"
     if chain.kind == "external":
         return f"EXTERNAL in run {run}: {waiters} for {short(chain.resource)} (for {age(chain.oldest_age_s)})"
     roots = listed(map(bare, chain.roots), "or")
-    return f"SLOW in run {run}: {waiters} for {roots} (for {age(chain.oldest_age_s)})"
+    return f"{'STARVED' if starved else 'SLOW'} in run {run}: {waiters} for {roots} (for {age(chain.oldest_age_s)})"
 
 
 def slow_sentence(chain: SlowChain) -> str:

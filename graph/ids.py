@@ -17,6 +17,8 @@ _KINDS = {
     "ext": "external",
 }
 
+_DIGITS = 18
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -39,10 +41,15 @@ def parse(participant: str) -> Identity:
     """The parts of a participant id or of a source id (which is the id of its main thread)."""
     member, mark, tail = participant.partition("#")
     number, _, thread = tail.partition("/")
-    if not mark or not number.isdigit():
+    if not mark or not _is_number(number):
         return Identity(participant, _role(participant), 1, participant, "")
     source = f"{member}#{number}" if thread else participant
     return Identity(member, _role(member), int(number), source, thread)
+
+
+def _is_number(text: str) -> bool:
+    """Whether `text` is a plain number that any reader of ids can take."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _role(member: str) -> str:
@@ -69,7 +76,7 @@ def may_name(name: str, source: str) -> bool:
 def generation_of(resource: str) -> int:
     """The generation in a group's resource id, 1 where it names none."""
     _, mark, number = resource.rpartition("@g")
-    return int(number) if mark and number.isdigit() else 1
+    return int(number) if mark and _is_number(number) else 1
 
 
 def shown(resource: str) -> str:
@@ -78,7 +85,7 @@ def shown(resource: str) -> str:
     if not colon:
         return resource
     bare, mark, number = name.rpartition("@g")
-    if mark and number.isdigit():
+    if mark and _is_number(number):
         name = bare if int(number) <= 1 else f"{bare} (generation {number})"
     return f"{_KINDS.get(kind, kind)} {name}"
 

@@ -331,10 +331,11 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
+        state.take(one.id, event.t, event.site)
         modes = state.holders.setdefault(one.id, {})
         modes[event.mode] = modes.get(event.mode, 0) + event.units
         one.holds[event.r] = one.holds.get(event.r, 0) + event.units
-        if state.waiters:
+        if state.gates or state.waiters:
             self.wiring.holders(state, one)
         return None
 
@@ -351,7 +352,7 @@ class LiveGraph:
         else:
             _take_units(state.holders[one.id], event.units)
             one.holds[event.r] -= event.units
-        if state.waiters:
+        if state.gates or state.waiters:
             self.wiring.holders(state, one)
         return None
 
@@ -538,7 +539,7 @@ class LiveGraph:
         if state.id not in one.issued:
             one.issued |= {state.id}
             state.by_threads = state.by_threads or one.source != one.id
-        state.arrive(one.id, event.seq, state.signature(event))
+        state.arrive(one.id, event.seq, state.signature(event), event.site)
         self.wiring.arrived(state, one, event.seq)
         return None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from unknot.graph.collectives import FIELDS, comparable
 from unknot.graph.events import Arrive, Resource
 from unknot.graph.gates import Node
 from unknot.graph.ids import parse
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 HELD = frozenset({"lock", "rwlock", "semaphore", "slots", "reservation"})
 UNITS = frozenset({"semaphore", "slots", "reservation"})
-FIELDS = ("op", "shape", "dtype", "root")
 _EXCLUSIVE = frozenset({"x", "w", "write", "exclusive", "writer"})
 
 Signature = tuple[Any, ...]
@@ -32,9 +32,10 @@ class ResourceState:
     """Facts about one resource. `declared` is None for one that was named before it was declared.
 
     holders: participant -> mode -> units. doubtful: a record that may have changed what it
-    counts is lost. waiters: who waits, in the order of asking. queue: those of them
-    whose place is known, in the order of being served. count: messages in a mailbox or the number of a latch. returners: who has
-    messages of a mailbox in its hands and may put them back. by_threads: a thread that is not the main one has issued.
+    counts is lost. taken: when and where holders took it, as far as that was told. waiters: who waits, in the order
+    of asking. queue: those of them whose place is known, in the order of being served. count: messages in a mailbox
+    or the number of a latch. returners: who has messages of a mailbox in its hands and may put them back.
+    by_threads: a thread that is not the main one has issued.
     """
 
     id: str
@@ -52,6 +53,8 @@ class ResourceState:
     signalled_until: float = float("-inf")
     arrivals: dict[str, int] = field(default_factory=dict)
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
+    sites: dict[int, dict[str, str]] = field(default_factory=dict)
+    taken: dict[str, tuple[float, str]] = field(default_factory=dict)
     gates: dict[tuple[Any, ...], Node] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -89,6 +92,15 @@ class ResourceState:
         """Units held by anybody."""
         return sum(sum(modes.values()) for modes in self.holders.values())
 
+    def take(self, participant: str, at: float, site: str | None) -> None:
+        """Note where and when (seconds) somebody who holds nothing yet takes it; of the last `KEPT_TAKEN`."""
+        if site is None or participant in self.holders:
+            return
+        self.taken.pop(participant, None)
+        self.taken[participant] = (at, site)
+        if len(self.taken) > KEPT_TAKEN:
+            del self.taken[next(iter(self.taken))]
+
     def mismatched(self, seq: int) -> bool:
         """Whether two participants issued different operations as number `seq`."""
         issued = self.signatures.get(seq)
@@ -101,7 +113,7 @@ class ResourceState:
         """What `event` tells of the fields that must be equal."""
         names = self.fields()
         if names is FIELDS:
-            return event.op, event.shape, event.dtype, event.root
+            return event.op, event.shape, event.dtype, event.root, event.reduce_op
         return tuple(getattr(event, name, None) for name in names)
 
     def fields(self) -> tuple[str, ...]:
@@ -134,15 +146,19 @@ class ResourceState:
         self.arrivals.pop(participant, None)
         for seq in list(self.signatures):
             self.signatures[seq].pop(participant, None)
+            self.sites.get(seq, {}).pop(participant, None)
             if not self.signatures[seq]:
                 del self.signatures[seq]
+                self.sites.pop(seq, None)
 
-    def arrive(self, participant: str, seq: int, signature: Signature) -> None:
-        """Note that `participant` has issued everything up to `seq`, and what it was if that is told."""
+    def arrive(self, participant: str, seq: int, signature: Signature, site: str | None = None) -> None:
+        """Note that `participant` has issued everything up to `seq`; what it was and where, if that is told."""
         self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
         if signature.count(None) == len(signature):
             return
-        self.signatures.setdefault(seq, {})[participant] = signature
+        self.signatures.setdefault(seq, {})[participant] = comparable(self.fields(), signature)
+        if site is not None:
+            self.sites.setdefault(seq, {})[participant] = site
         if len(self.signatures) > KEPT_SIGNATURES:
             self._prune()
 
@@ -151,9 +167,11 @@ class ResourceState:
         for seq in sorted(self.signatures)[: -KEPT_SIGNATURES // 2]:
             if seq < oldest and not self.mismatched(seq):
                 del self.signatures[seq]
+                self.sites.pop(seq, None)
 
 
 KEPT_SIGNATURES = 256
+KEPT_TAKEN = 64
 
 
 def first_count(resource: Resource) -> int:

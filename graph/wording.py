@@ -52,6 +52,7 @@ class Words:
         self._graph = graph
         self._now = now
         self._compiler = Compiler(graph)
+        self._disagreements: set[tuple[str, int]] = set()
 
     def fold(self, one: Participant) -> tuple[Participant, CurrentWait]:
         """Who really says why `one` waits: its own group queue if it only waits for that, else itself."""
@@ -84,11 +85,21 @@ class Words:
         atoms = [atom for clause in wait.needs for atom in clause.of]
         peers = [atom.p for atom in atoms if atom.p is not None]
         if all(clause.k == len(clause.of) for clause in wait.needs) and len(peers) == len(atoms) > 1:
-            return f"for {listed(peers)} to answer", ""
+            return self._peers(list(dict.fromkeys(peers)))
         clauses = [self._clause(teller, wait, clause) for clause in wait.needs]
         if len(clauses) == 1:
             return clauses[0]
         return "for all of these", ": " + "; and ".join(head + tail for head, tail in clauses)
+
+    def _peers(self, peers: list[str]) -> Phrase:
+        """All of them are needed: those who can still answer, or never will, are named."""
+        people = self._graph.participants
+        left = [pid for pid in peers if pid not in people or people[pid].how != "exit"]
+        if len(left) == len(peers):
+            told = [f"{pid} (which {self.fate(pid)})" if self._fate(pid) else pid for pid in peers]
+            return f"for {listed(told)} to answer", ""
+        named = [f"{pid} (which {self.fate(pid)})" if self._fate(pid) else pid for pid in left]
+        return f"for all of {len(peers)} answers", f": {len(peers) - len(left)} came; missing {listed(named)}"
 
     def _clause(self, teller: Participant, wait: CurrentWait, clause: Clause) -> Phrase:
         told = [self.atom(teller, wait, atom) for atom in clause.of]
@@ -135,15 +146,18 @@ class Words:
 
     def _source_of(self, state: ResourceState, atom: Atom, groups: tuple[Group, ...]) -> str:
         """Who could bring it."""
-        helpers = list(dict.fromkeys(pid for group in groups for pid in group.weights))
+        helpers = list(dict.fromkeys(pid for group in groups if group.via != "queue" for pid in group.weights))
+        queued = (pid for group in groups if group.via == "queue" for pid in group.weights)
+        ahead = list(dict.fromkeys(pid for pid in queued if pid not in helpers))
         gone = [f"{pid} ({self.fate(pid)})" for group in groups for pid in group.gone]
         vias = {group.via for group in groups}
         if any(group.never == "too many" for group in groups):
             return f", more than exist ({state.capacity()})"
         if "hold" in vias:
-            return f", held by {listed([*gone, *helpers])}"
-        if "queue" in vias:
-            return f", behind {listed(helpers)}"
+            behind = f", behind {listed(ahead)}" if ahead else ""
+            return f", held by {listed([*gone, *(self._holder(state, pid) for pid in helpers)])}{behind}"
+        if ahead:
+            return f", behind {listed(ahead)}"
         verb = _VERBS.get(atom.op or state.type, "end it")
         if any(group.open for group in groups):
             return f", and who could {verb} is not known"
@@ -151,11 +165,19 @@ class Words:
             return f", which only {listed(helpers, 'or')} could {verb}"
         return f", which nobody is left to {verb}" + (f": {listed(gone)}" if gone else "")
 
+    def _holder(self, state: ResourceState, pid: str) -> str:
+        at, site = state.taken.get(pid, (0.0, ""))
+        if not site or pid not in state.holders:
+            return pid
+        return f"{pid} (which took it {age(self._now - at)} ago at {site})"
+
     def _collective(self, state: ResourceState, atom: Atom) -> Phrase:
         seq, members = atom.seq or 0, state.declared_members
         head = f"in {self.operation(state, seq)} #{seq} of {shown(state.id)}"
         if state.mismatched(seq):
-            return head, f", where the ranks disagree: {self.disagreement(state, seq)}"
+            first = (state.id, seq) not in self._disagreements
+            self._disagreements.add((state.id, seq))
+            return head, ", where the ranks disagree" + (f": {self.disagreement(state, seq)}" if first else "")
         issuing = {member: self._compiler.issuing(state, member) for member in members}
         missing = [m for m in members if not any(state.arrivals[pid] >= seq for pid in issuing[m])]
         told = f": {len(members) - len(missing)} of {len(members)} ranks arrived"
@@ -195,6 +217,7 @@ class Words:
         for pid, signature in state.signatures.get(seq, {}).items():
             pairs = zip(state.fields(), signature, strict=False)
             told = ", ".join(str(v) if k == "op" else f"{k} {v}" for k, v in pairs if v is not None)
-            by.setdefault(told or "nothing known", []).append(pid)
+            site = state.sites.get(seq, {}).get(pid)
+            by.setdefault((told or "nothing known") + (f" ({site})" if site else ""), []).append(pid)
         parts = sorted(by.items(), key=lambda item: (len(item[1]), item[0]))
         return "; ".join(f"{listed(pids)} issued {told}" for told, pids in parts)

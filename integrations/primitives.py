@@ -53,7 +53,7 @@ class Weights(weights.Weights):
 
     def __init__(self, name: str) -> None:
         process = current("unknot.Weights")
-        super().__init__(name, process.store, process.recorder)
+        super().__init__(name, process.store, process.recorder, keep=process.config.weights_kept)
 
 
 @contextlib.contextmanager

@@ -40,7 +40,10 @@ Order = Literal["arrival", "origin"]
 
 
 class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """A mailbox as Redis sees it. `unacked` counts items received and not yet acknowledged."""
+    """A mailbox as Redis sees it. `unacked` counts items received, or taken by a group, and not yet consumed.
+
+    `receivers_waiting` holds the ranks of waiting takes too, `senders_waiting` the steps whose commit waits for room, last.
+    """
 
     name: str
     capacity: int
@@ -53,7 +56,7 @@ class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unacked(self) -> int:
-        """Received and not yet acknowledged."""
+        """Received or taken, and not yet consumed."""
         return self.taken - self.acked
 
 
@@ -182,7 +185,9 @@ class Mailbox:
             taken=int(taken or 0),
             acked=int(acked or 0),
             receivers_waiting=_waiters(command("LRANGE", key("mboxr", self.name), 0, -1)),
-            senders_waiting=_waiters(command("LRANGE", key("mboxs", self.name), 0, -1)),
+            senders_waiting=_waiters(
+                [*command("LRANGE", key("mboxs", self.name), 0, -1), *command("LRANGE", key("mboxc", self.name), 0, -1)]
+            ),
         )
 
     def __repr__(self) -> str:

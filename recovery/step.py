@@ -54,7 +54,6 @@ class Step:
         self._store = steps.store
         self._recorder = steps.recorder
         self._buffer = Buffer()
-        self._boxes: dict[str, Mailbox] = {}
         self._held_before: dict[str, int] = {}
         self.seq = seq
         self.attempt = attempt
@@ -114,6 +113,13 @@ class Step:
             return False
         others = {one.decode() for one in self._store.command("HKEYS", self._store.key("holding", box.name))}
         return not others - {me}
+
+    def take(self, mailbox: str, n: int, *, timeout: timedelta | None = None) -> list[Item]:  # noqa: ARG002
+        """For the steps of a trainer group alone, where all ranks get the same items. ConfigError here."""
+        raise ConfigError(
+            what=f"{self._steps.recorder.member} took {n} items of {mailbox}, but it is no rank of a trainer group",
+            todo=f"use step.receive({mailbox!r}), {n} times",
+        )
 
     def latest(
         self, name: str, *, max_lag: int | None = None, exact: int | None = None, timeout: timedelta | None = None
@@ -261,9 +267,7 @@ class Step:
             raise ConfigError(what=f"{self!r} is not open", todo="use the step inside of its block: with step: ...")
 
     def _box(self, name: str) -> Mailbox:
-        if name not in self._boxes:
-            self._boxes[name] = Mailbox(name, self._store, self._recorder)
-        return self._boxes[name]
+        return self._steps.box(name)
 
     def _weights(self, name: str) -> Weights:
         return Weights(name, self._store, self._recorder, keep=self._steps.weights_kept)

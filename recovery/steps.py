@@ -68,6 +68,7 @@ class MemberSteps:
         self._pause = pause
         self._lock = threading.Lock()
         self._open: Step | None = None
+        self._boxes: dict[str, Mailbox] = {}
         self._next: int | None = None
         self._unknown: tuple[Step, Buffer] | None = None
         self._attempts = (0, 0)
@@ -147,6 +148,10 @@ class MemberSteps:
             step.move("unknown")
             self._unknown = (step, buffer)
 
+    def box(self, name: str) -> Mailbox:
+        """The mailbox of that name; its settings are looked up once."""
+        return self._boxes.setdefault(name, Mailbox(name, self.store, self.recorder))
+
     def holds(self, participant: str) -> dict[str, int]:
         """The locks that a thread of this process holds: name -> token."""
         return holds_of(self.store, participant)
@@ -217,7 +222,7 @@ class MemberSteps:
                 reached("step.commit.waiting", self.recorder.member)
             return answer
 
-        boxes = [Mailbox(name, self.store, self.recorder).resource for name in buffer.mailboxes()]
+        boxes = [self.box(name).resource for name in buffer.mailboxes()]
         needs = tuple(Clause(k=1, of=(Atom(r=box.r, op="send"),)) for box in boxes)
         first = boxes[0] if boxes else Resource(r=f"step:{self.recorder.member}", type="event")
         request = Request(step.participant, ticket, first, needs, ask_commit, lambda _: None, tuple(boxes[1:]))

@@ -24,6 +24,7 @@ from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env
 from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds, suggestion
 
 Rung = Literal["alert", "interrupt", "break"]
+OnSilent = Literal["alert", "restart"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 ORIGIN_DEFAULT = "default"
 ORIGIN_ARGUMENT = "argument"
@@ -39,6 +40,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `unresponsive`. confirm_hold_s: how long a component is left alone after a remedy. leader_lease_s: when
     another monitor takes over. slow_after_s, external_after_s: from which age a wait for a running member or
     an outside party is an incident. on_deadlock: the highest rung of the remedy ladder that may be used.
+    on_silent: whether a member whose process is stopped is replaced (`restart`), or only told of (`alert`).
     webhook_url, webhook_secret_file, webhook_secret: where alerts go, and what signs them. store_limit_s: how
     long a call waits for Redis before it fails. checkpoints_keep: how many whole checkpoints of the run are kept.
     seed: of the run; each step's seed follows from it. weights_kept: how many versions of published weights stay.
@@ -58,6 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     slow_after_s: float = 120.0
     external_after_s: float = 30.0
     on_deadlock: Rung = "break"
+    on_silent: OnSilent = "restart"
     webhook_url: str | None = None
     webhook_secret: Secret | None = None
     webhook_secret_file: str | None = None
@@ -92,7 +95,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 KEYS: tuple[str, ...] = Config.__struct_fields__
 _PATHS = ("run_dir", "webhook_secret_file")
-_CHOICES = {"on_deadlock": get_args(Rung), "log_level": get_args(LogLevel), "on_abandoned": get_args(Policy)}
+_CHOICES = {
+    "on_deadlock": get_args(Rung), "on_silent": get_args(OnSilent), "log_level": get_args(LogLevel),
+    "on_abandoned": get_args(Policy),
+}  # fmt: skip
 # Whole numbers, and the smallest that each may be.
 _COUNTS = {"checkpoints_keep": 1, "seed": 0, "weights_kept": 1, "manifest_items_limit": 1}
 

@@ -38,6 +38,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """One root cause. Times are seconds since the epoch by Redis' clock.
 
     `closing_wait_at` is when the last wait of the core began; `confirmed_at` minus it is the time to the verdict.
+    `advice`: what to do about it, in the run and in the code.
     """
 
     id: str
@@ -59,3 +60,4 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     actions: tuple[Action, ...] = ()
     stacks: dict[str, tuple[str, ...]] = {}
     resolution: str = ""
+    advice: str = ""

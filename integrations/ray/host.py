@@ -105,6 +105,7 @@ def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
     """Whether every rank came to the end of `run`; False when the generation was broken."""
     try:
         group = former.form()
+        ledger.seed()
         trainer.setup(group)
         ledger.enter(group)
         trainer.run()

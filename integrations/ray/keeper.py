@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -129,16 +130,24 @@ class Keeper:
         self._deaths.close()
 
     def restart(self, member: str, why: str) -> str:
-        """Have Ray replace a member's process; in a word what was done. Its main call fails, and the rest follows from that."""
+        """Replace a member's process if it is stopped (SIGSTOP); in a word what was done.
+
+        Whoever merely holds the interpreter lock for long is not killed for it. A process on another host cannot be looked at.
+        """
         kept = self._kept.get(member)
         if kept is None or member in self.outcomes:
             return "gone"
         info = one_member(self._process.store, member)
+        if info.host != socket.gethostname():
+            return f"refused: it runs on {info.host}"
+        try:
+            state = psutil.Process(info.pid).status()
+        except psutil.NoSuchProcess:
+            return "gone"
+        if state != psutil.STATUS_STOPPED:
+            return f"refused: its process is not stopped but {state}"
         _log.warning("keeper.member.replaced", member=info.source, why=why)
-        if info.host == socket.gethostname() and psutil.pid_exists(info.pid):
-            os.kill(info.pid, 9)  # Ray asks a process to end, and one that is stopped never does
-        else:
-            ray.kill(kept.actor, no_restart=False)
+        os.kill(info.pid, signal.SIGKILL)  # Ray asks a process to end, and one that is stopped never does
         return "restarting"
 
     def _loop(self) -> None:

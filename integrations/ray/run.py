@@ -27,7 +27,7 @@ from unknot.integrations.ray.keeper import Keeper, Kept
 from unknot.integrations.ray.news import IncidentNews
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
-from unknot.recovery.mailbox import Mailbox
+from unknot.recovery.mailbox import Ack, Mailbox, Order
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
 from unknot.recovery.restart import RestartPolicy
@@ -190,7 +190,8 @@ class Run:
 
     def mailbox(
         self, name: str, *, capacity: int = 1024, senders: str | Sequence[str] | None = None,
-        receivers: str | Sequence[str] | None = None,
+        receivers: str | Sequence[str] | None = None, ack: Ack = "step", order: Order = "arrival",
+        origins: Sequence[str] | None = None,
     ) -> Mailbox:  # fmt: skip
         """Declare a mailbox.
 
@@ -199,12 +200,15 @@ class Run:
             capacity: how many unconsumed items it takes before a sender waits.
             senders, receivers: member names or patterns such as "agent/*"; None lets anybody, and then nobody can be proved
                 to be the only one who could help.
+            ack: when what a trainer group takes is consumed: with its `step`, or with the `manifest` that covers it.
+            order: `arrival`, or `origin` for runs that are to be repeated exactly.
+            origins: with order `origin`, the members that items come from first, in the order of their turns.
 
         Raises:
             ConfigError: it is declared already with other values, or a capacity below 1.
         """
         box = Mailbox(name, self._process.store, self._process.recorder)
-        box.declare(capacity=capacity, senders=_listed(senders), receivers=_listed(receivers))
+        box.declare(capacity, _listed(senders), _listed(receivers), ack=ack, order=order, origins=origins)
         return box
 
     def wait(self, *, timeout: timedelta | None = None) -> Report:

@@ -31,22 +31,22 @@ import torch
 import torch.distributed as dist
 
 from unknot.integrations.torch import carry
-from unknot.integrations.torch.checkpoint import Saver, SaveResult
-from unknot.integrations.torch.digest import state_digest
+from unknot.integrations.torch.checkpoint import Saver
+from unknot.integrations.torch.digest import state_hash
 from unknot.integrations.torch.group import Group
 from unknot.integrations.torch.restore import restore
-from unknot.integrations.torch.rng import RngState, capture_rng, restore_rng
+from unknot.integrations.torch.rng import RngState, capture_rng, restore_rng, seed
 from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.abandoned import dropping
 from unknot.recovery.checkpoints import Checkpoints, Place
-from unknot.recovery.errors import ConfigError, NotAMember, StepAborted, StoreUnavailable
+from unknot.recovery.errors import ConfigError, NotAMember, StepAborted
 from unknot.recovery.items import Item
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.outcome import put_digest
 from unknot.recovery.points import reached
 from unknot.recovery.step_buffer import seed_of
 from unknot.recovery.take import is_nearly_full, settle, take
-from unknot.recovery.weights import Published, Weights, settle_weights
+from unknot.recovery.weights import Published, Weights
 from unknot.supervisor.process import Process
 
 _COPIES_KEPT = 2
@@ -101,20 +101,27 @@ class Ledger:
 
     # --- a generation begins and ends ---
 
+    def seed(self) -> None:
+        """Before `setup`: what it draws is a function of the run's seed and the rank, and not of chance."""
+        seed(seed_of(self.process.config.seed, self.process.member, 0))
+
     def enter(self, group: Group) -> None:
         """A generation begins, after `setup`: go to where all ranks can go on from, settle the items."""
         self.group = group
+        self._saved = set()  # all ranks save the same steps, whatever each has been through before
         if self._checkpoints is not None:
             check_trainer(self._trainer)
             self._saver = Saver(
                 self._checkpoints, Place.of(group.slot), process_group=group.checkpoint_group,
-                shut=group.shut_checkpoint, told=self._told,
+                shut=group.shut_checkpoint,
             )  # fmt: skip
         agreed = self._common(group)
         if agreed is not None:
             self._go_to(agreed)
         elif not self._go_to_manifest(group):
             self._begin(group)
+        if self._checkpoints is not None and group.rank == 0:
+            self._checkpoints.settle(self.process.member)
         self._settle(before=self.seq)
         self._requeue()
         self.process.mark("restored")
@@ -214,19 +221,7 @@ class Ledger:
         if self._saver is not None and self.seq not in self._saved:
             self._saved.add(self.seq)
             items = [item.id for seq, _, item in self._received if seq < self.seq]
-            self._saver.start(self.seq, self._trainer.state_dict(), items=items)
-
-    def _told(self, result: SaveResult) -> None:
-        """On the saving thread: what the manifest covers will not be repeated any more."""
-        if result.outcome != "committed" or self.group is None:
-            return
-        store, group = self.process.store, self.group
-        try:
-            settle(store, group.name, result.seq, ack="manifest")
-            for name in list(self._published):
-                settle_weights(store, name, result.seq, generation=group.generation)
-        except StoreUnavailable as error:  # the next manifest settles it too
-            _log.warning("steps.manifest.not_settled", group=group.name, seq=result.seq, error=str(error))
+            self._saver.start(self.seq, self._trainer.state_dict(), items=items, covers=self._published)
 
     def save_last(self) -> None:
         """The last step is done: a manifest of the end, which consumes what was taken; and the digest of it all."""
@@ -235,7 +230,7 @@ class Ledger:
         self._save()
         if not self._saver.drain(_LAST_SAVE_S):
             _log.warning("steps.last_save.late", group=self.group.name, seq=self.seq)
-        digest = state_digest(resolved(self._trainer.state_dict()), capture_rng())
+        digest = state_hash(resolved(self._trainer.state_dict()), capture_rng())
         put_digest(self.process.store, self.group.name, self.group.rank, seq=self.seq, digest=digest)
 
     # --- items ---

@@ -13,7 +13,7 @@ if wrong then return wrong end
 for i = 3, #ARGV do
   local name = string.match(ARGV[i], '^(.*)/%d+$')
   if not name then return redis.error_reply('UNKNOTARG ' .. ARGV[i] .. ' is no item id') end
-  wrong = mailbox_types(name)
+  wrong = consuming_types(name)
   if wrong then return wrong end
 end
 wrong = ordered_types()

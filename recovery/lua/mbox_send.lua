@@ -17,8 +17,7 @@ local name, member, incarnation, participant, ticket, mode, to, value = unpack(A
 local entry = entry_of(participant, ticket)
 
 local wrong = mailbox_types(name) or wrong_type(key('sent', member), 'hash', key('origins', member), 'hash',
-  key('origin', member), 'zset', key('asked', member), 'hash',
-  key('waits', member), 'hash')
+  key('origin', member), 'zset', key('asked', member), 'hash', key('waits', member), 'hash')
 if wrong then return wrong end
 local newer = replaced_by(member, incarnation)
 if newer then return {'fenced', newer} end
@@ -33,7 +32,7 @@ if by_origin(name) and not place_of(name, member) then return {'no origin'} end
 if not value then return {'lost'} end
 
 local first = by_origin(name) or redis.call('LLEN', key('mboxs', name)) == 0
-if first and has_room(name, 1, {next_own(name, member)}) then
+if first and has_room_for(name, member) then
   local given = accept_item(name, member, participant, value, nil, to)
   note_outcome(member, participant, ticket, 'granted:' .. given)
   pump(name)

@@ -25,7 +25,7 @@ from unknot.supervisor.cli.options import (
     Verbose,
     wanted,
 )
-from unknot.supervisor.cli.output import emit, look
+from unknot.supervisor.cli.output import VERBOSE, emit, look
 from unknot.supervisor.config_values import parse_duration
 
 app = typer.Typer(
@@ -156,6 +156,112 @@ def explain(
             incident, wanted(redis, run, config, timeout, verbose=verbose), shown, as_json=json
         )
     )
+
+
+@app.command()
+def replay(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace (docs/trace_format.md), or - for stdin.")],
+    json: Json = False,
+    until: Annotated[
+        int | None, typer.Option("--until", metavar="LINE", min=1, help="Stop after this line.")
+    ] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Count and skip what cannot be, instead of refusing it.")
+    ] = False,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """Replay a recorded trace: its incidents, how it ended, lock orders that could deadlock. Exit 1 if it has incidents."""
+    from unknot.supervisor.cli import command_replay
+
+    VERBOSE.set(verbose)
+    options = command_replay.ReplayOptions(as_json=json, until=until, lenient=lenient)
+    raise typer.Exit(command_replay.replay(file, options, look(color, ascii_only=ascii)))
+
+
+@app.command()
+def graph(
+    *,
+    format: Annotated[  # noqa: A002
+        Literal["text", "dot", "mermaid", "svg", "json"], typer.Option("--format", "-o", help="What to write on stdout.")
+    ] = "text",
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Of a recorded trace instead of a live run.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--until", metavar="LINE", min=1, help="Of a trace: as it was after this line.")
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="Whoever waits or is waited for, not only what is stuck.")
+    ] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many participants.")] = 40,
+    redis: Redis = None,
+    run: Run = None,
+    json: Json = False,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """A picture of who waits for whom: what is stuck and its neighbours. Of a live run it is the last word of each process."""
+    from unknot.supervisor.cli import command_graph
+
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    options = command_graph.GraphOptions(
+        format="json" if json else format, trace=trace, until=until, everybody=everybody, limit=limit
+    )
+    raise typer.Exit(command_graph.draw(asked, options, look(color, ascii_only=ascii)))
+
+
+@app.command()
+def diagnose(
+    *,
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Flight-recorder dumps, one file for each rank.", file_okay=False)
+    ],
+    alike: Annotated[
+        list[str] | None,
+        typer.Option("--alike", metavar="SITE,SITE", help="Call sites that belong together; may be given again."),
+    ] = None,
+    world_size: Annotated[
+        int,
+        typer.Option("--world-size", metavar="N", min=0, max=1_000_000, help="How many ranks, where dumps do not tell."),
+    ] = 0,
+    json: Json = False,
+    color: Colour = "auto",
+    ascii: Ascii = False,  # noqa: A002
+    verbose: Verbose = False,
+) -> None:
+    """Say why a run hung by the dumps of its ranks (NCCL or Gloo, pickle or JSON). Nothing in them is executed."""
+    from unknot.supervisor.cli import command_diagnose
+
+    VERBOSE.set(verbose)
+    options = command_diagnose.DiagnoseOptions(as_json=json, alike=tuple(alike or ()), world_size=world_size)
+    raise typer.Exit(command_diagnose.show(folder, look(color, ascii_only=ascii), options))
+
+
+@app.command()
+def record(
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to write; must not exist.", dir_okay=False)],
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="How long; else until the run ends or Ctrl-C.")
+    ] = None,
+    redis: Redis = None,
+    run: Run = None,
+    timeout: Timeout = "5s",
+    config: ConfigFile = None,
+    verbose: Verbose = False,
+) -> None:
+    """Record a live run as a trace, to replay it elsewhere or to attach it to a report."""
+    from unknot.supervisor.cli import command_record
+
+    for_s = parse_duration(for_, name="--for") if for_ is not None else None
+    asked = wanted(redis, run, config, timeout, verbose=verbose)
+    raise typer.Exit(command_record.record(file, asked, for_s=for_s))
 
 
 @app.command()

@@ -108,6 +108,7 @@ class IncidentItem(_Item, frozen=True, kw_only=True, tag="incident"):
     stuck: tuple[str, ...]
     lines: tuple[SentenceItem, ...]
     actions: tuple[RemedyItem, ...]
+    advice: str = ""
     stacks: dict[str, tuple[str, ...]] = {}
 
 
@@ -225,6 +226,7 @@ def incident_item(incident: Incident, *, stacks: bool = True) -> IncidentItem:
         stuck=incident.stuck,
         lines=tuple(_sentence(one) for one in incident.lines),
         actions=tuple(RemedyItem(**_remedy(action)) for action in incident.actions),
+        advice=incident.advice,
         stacks=incident.stacks if stacks else {},
     )
 

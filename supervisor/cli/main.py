@@ -6,13 +6,14 @@ import os
 import sys
 import traceback
 
-from unknot.graph.errors import UnknotError
+from unknot.graph.errors import TraceError, UnknotError
 from unknot.recovery.errors import ConfigError, RunBusy, StoreUnavailable
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.output import VERBOSE, note
 
 _CODES: dict[type[UnknotError], int] = {
     ConfigError: exit_codes.USAGE,
+    TraceError: exit_codes.USAGE,
     StoreUnavailable: exit_codes.UNREACHABLE,
     RunBusy: exit_codes.FAILED,
 }

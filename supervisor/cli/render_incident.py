@@ -22,6 +22,7 @@ def explain_lines(incident: Incident, glyphs: Glyphs, *, now: float) -> tuple[Li
         (),
         *_sentences(incident, glyphs, now),
         *_people(incident),
+        *_advice(incident),
         *_actions(incident),
         *_ending(incident, glyphs),
         *_stacks(incident),
@@ -65,6 +66,11 @@ def _people(incident: Incident) -> Iterator[Line]:
         yield line(
             span("confirmed: ", "head"), f"{rfc3339(incident.confirmed_at)}, {took} after the last wait began"
         )
+
+
+def _advice(incident: Incident) -> Iterator[Line]:
+    if incident.advice:
+        yield line(span("what to do: ", "head"), incident.advice)
 
 
 def _actions(incident: Incident) -> Iterator[Line]:

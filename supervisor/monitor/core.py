@@ -34,6 +34,7 @@ from unknot.supervisor.monitor.instructions import (
     Instruction,
     InterruptWait,
     Put,
+    RestartMember,
 )
 from unknot.supervisor.monitor.ladder import Remedy, next_remedy
 from unknot.supervisor.monitor.rests import Rests
@@ -123,7 +124,7 @@ class MonitorCore:
                 return [Put(case.incident)]
         elif not awaited:
             return []
-        elif outcome in ("gone", "unsupported", "stale-leader") or outcome.startswith("failed"):
+        elif outcome in ("gone", "unsupported", "stale-leader") or outcome.startswith(("failed", "refused")):
             case.failures.append(f"{key.split('/', 2)[2]}: {outcome}")
         return self._move(case, now) if not case.pending else []
 
@@ -348,8 +349,25 @@ class MonitorCore:
                 self._changed = True
         for member in self._roster.silent(now, leases=_SILENT_LEASES):
             if watched_s > _SILENT_LEASES * member.lease_s and not self._is_told_silent(member.source):
-                told += self._tell(telling.silent(self.graph, member, run=self._run, now=now))
+                told += self._tell_silent(member, now)
         return told
+
+    def _tell_silent(self, member: MemberInfo, now: float) -> list[Instruction]:
+        """People are told; and the driver, which can see the process, replaces it if it is stopped."""
+        incident = telling.silent(self.graph, member, run=self._run, now=now)
+        driver = self._roster.driver()
+        if incident.id in self.cases or self._config.on_silent == "alert" or member.source == driver or not driver:
+            return self._tell(incident)
+        case = Case(incident, None, Stage.EVIDENCE, until=now)
+        self.cases[incident.id] = case
+        key = f"{incident.id}/restart/{member.source}"
+        case.started(Remedy(rung="restart", target=member.source, why="its process is replaced if it is stopped"), at=now)
+        case.go(Stage.ACTING, until=now + _ACTION_LIMIT_S)
+        self._expect(case, {member.source: key})
+        order = RestartMember(
+            key=key, incident=incident.id, driver=driver, member=member.member, reason=incident.headline
+        )
+        return [Put(case.incident, alert=True), order]
 
     def _is_told_silent(self, source: str) -> bool:
         cases = (case.incident for case in self.cases.values())
@@ -388,7 +406,7 @@ class MonitorCore:
     def _case_of(self, chain: SlowChain) -> Case | None:
         """The open case of the same straggler: a slow one makes many waits, and is told once."""
         roots = tuple(chain.roots or (chain.resource,))
-        same = (c for c in self.cases.values() if c.incident.cause in ("slow", "external"))
+        same = (c for c in self.cases.values() if c.incident.cause in telling.OLD_WAITS)
         return next((c for c in same if c.incident.culprits == roots), None)
 
     def _tell_slow(self, incident: Incident, now: float) -> list[Instruction]:
@@ -407,8 +425,8 @@ class MonitorCore:
         """Slow and outside waits that are not found any more."""
         told: list[Instruction] = []
         for case in list(self.cases.values()):
-            held_s = self._config.slow_after_s if case.incident.cause == "slow" else 0.0
-            if case.incident.cause in ("slow", "external") and now - case.seen_at > held_s:
+            held_s = 0.0 if case.incident.cause == "external" else self._config.slow_after_s
+            if case.incident.cause in telling.OLD_WAITS and now - case.seen_at > held_s:
                 told += self._close(case, now, telling.resolution(case.incident))
         return told
 

@@ -47,4 +47,14 @@ class BreakGroup(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, str]
 
 
-Instruction = AskRound | Put | CollectStacks | InterruptWait | BreakGroup
+class RestartMember(msgspec.Struct, frozen=True, kw_only=True):
+    """Have the driver replace the process of a member, if it finds it stopped."""
+
+    key: str
+    incident: str
+    driver: str
+    member: str
+    reason: str
+
+
+Instruction = AskRound | Put | CollectStacks | InterruptWait | BreakGroup | RestartMember

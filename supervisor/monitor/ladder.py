@@ -20,9 +20,9 @@ _WORTH = {"environment": 0, "agent": 1, "judge": 2, "trainer": 3}
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
-    """One rung: on a participant (`interrupt`) or a collective resource (`break`), and why this one."""
+    """One rung: on a participant (`interrupt`), a collective resource (`break`) or a process (`restart`), and why this one."""
 
-    rung: Literal["interrupt", "break"]
+    rung: Literal["interrupt", "break", "restart"]
     target: str
     why: str
 

@@ -92,6 +92,11 @@ class Roster:
         member = self._members.get(source.partition("#")[0])
         return member is not None and member.source != source and member.state != "starting"
 
+    def driver(self) -> str:
+        """The source of the run's driver, '' while none lives."""
+        alive = (m.source for m in self._members.values() if m.role == "driver" and m.state == "alive")
+        return next(alive, "")
+
     def silent(self, now: float, *, leases: float = 1.0) -> list[MemberInfo]:
         """Members that should live and have not said so for longer than so many of their leases."""
         alive = (member for member in self._members.values() if member.state == "alive" and member.lease_s > 0)

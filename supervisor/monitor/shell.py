@@ -20,10 +20,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import structlog
 
-from unknot.graph.events import Record
 from unknot.graph.ids import parse
 from unknot.recovery.errors import LeaseLost, StoreUnavailable
 from unknot.recovery.group import break_group
@@ -40,8 +38,9 @@ from unknot.supervisor.monitor.instructions import (
     Instruction,
     InterruptWait,
     Put,
+    RestartMember,
 )
-from unknot.supervisor.monitor.truth import Answers
+from unknot.supervisor.monitor.stream import Stream, full_record
 from unknot.supervisor.recorder import commands
 from unknot.supervisor.store.incident_store import IncidentStore
 from unknot.supervisor.store.leader import Lease
@@ -51,17 +50,12 @@ _TICK_MS = 50
 _MEMBERS_EVERY_S = 0.5
 _RENEWALS_IN_A_LEASE = 3
 _ACKS_AWAITED_S = 30.0
-_BATCH = 500
 
 _log = structlog.get_logger("unknot.monitor")
-_RECORDS = msgspec.msgpack.Decoder(Record)
 
 
 class Monitor:
-    """Watches one run. `run_once` is one turn of the loop, for one thread.
-
-    Attributes: `bad_records`, how many entries of the stream could not be read.
-    """
+    """Watches one run. `run_once` is one turn of the loop, for one thread."""
 
     def __init__(self, store: RedisStore, config: Config) -> None:
         self._store = store
@@ -73,14 +67,18 @@ class Monitor:
         self._incidents = IncidentStore(store)
         self._pump = AlertPump(store, config)
         self._core: MonitorCore | None = None
-        self._last_id = "0-0"
+        self._stream = Stream(store)
         self._acks_wanted: dict[str, float] = {}
         self._next_members = 0.0
         self._next_renewal = 0.0
         self._token = 0
         # No round is ever asked twice under one number, not even by a leader that starts anew under the same token.
         self._rounds: Iterator[int] = itertools.count(1)
-        self.bad_records = 0
+
+    @property
+    def bad_records(self) -> int:
+        """Entries of the stream that could not be read."""
+        return self._stream.bad_records
 
     def start(self) -> None:
         """Start what runs beside the loop."""
@@ -113,7 +111,7 @@ class Monitor:
     def _turn(self) -> None:
         core = self._core
         assert core is not None
-        records = self._new_records()
+        records = self._stream.new_records(_TICK_MS)
         self._ask_the_store(core)
         for record in records:
             self._act(core.record(record, self._clock()))
@@ -147,8 +145,7 @@ class Monitor:
         self._clock.align(self._store.time)
         self._acks_wanted.clear()
         core = MonitorCore(run=self._store.run, config=self._config, rounds=self._rounds)
-        newest = self._store.command("XREVRANGE", self._store.key("events"), "+", "-", "COUNT", 1)
-        self._last_id = newest[0][0].decode() if newest else "0-0"
+        self._stream.from_now()
         core.store_read_up_to(int(self._store.command("HGET", self._store.key("proc", "store"), "n") or 0))
         now = self._clock()
         for incident in self._incidents.list(open_only=True):
@@ -157,32 +154,10 @@ class Monitor:
         self._core = core
         self._act(core.members(known, now))
         for member in known:
-            full = self._store.command("HGET", self._store.key("proc", member.source), "full")
-            for record in self._readable([full] if full is not None else [], where=member.source):
+            for record in self._stream.readable(full_record(self._store, member.source), where=member.source):
                 self._act(core.record(record, now))
 
     # --- read ---
-
-    def _new_records(self) -> list[Record]:
-        answer = self._store.command(
-            "XREAD", "COUNT", _BATCH, "BLOCK", _TICK_MS, "STREAMS", self._store.key("events"), self._last_id
-        )
-        if not answer:
-            return []
-        entries = answer[0][1] if isinstance(answer, list) else next(iter(answer.values()))[0]
-        self._last_id = entries[-1][0].decode()
-        return self._readable([_body(fields) for _, fields in entries], where=self._last_id)
-
-    def _readable(self, bodies: Iterable[bytes], *, where: str) -> list[Record]:
-        """The records; those that cannot be read are counted, and their process' next one makes good for them."""
-        records = []
-        for body in bodies:
-            try:
-                records.append(_RECORDS.decode(body))
-            except msgspec.DecodeError as error:
-                self.bad_records += 1
-                _log.warning("monitor.record.unreadable", where=where, error=str(error))
-        return records
 
     def _look_at_members(self, core: MonitorCore) -> None:
         now = time.monotonic()
@@ -209,18 +184,7 @@ class Monitor:
         asked = core.questions()
         if not asked:
             return
-        args = [part for name in asked.counts for part in ("count", name)]
-        args += [part for name in asked.holders for part in ("holder", name)]
-        args += [part for pid, ticket in asked.stands for part in ("stands", f"{pid}|{ticket}")]
-        said = iter(self._store.script("truth", [self._store.key()], args))
-        mailboxes = {name: next(said) for name in asked.counts}
-        answers = Answers(
-            counts={name: int(count) for name, (count, _) in mailboxes.items()},
-            returners={name: tuple(one.decode() for one in held) for name, (_, held) in mailboxes.items()},
-            holders={name: next(said).decode() for name in asked.holders},
-            stands={wait: bool(next(said)) for wait in asked.stands},
-        )
-        self._act(core.answered(answers, self._clock()))
+        self._act(core.answered(self._stream.truth(asked), self._clock()))
 
     # --- act ---
 
@@ -270,6 +234,12 @@ class Monitor:
                 generation=order.generation, reason=order.reason,
             ))  # fmt: skip
 
+    def _restart(self, order: RestartMember) -> None:
+        self._command(commands.Command(
+            key=order.key, token=self._token, source=order.driver, do="restart", incident=order.incident,
+            participant=order.member, reason=order.reason,
+        ))  # fmt: skip
+
     def _command(self, command: commands.Command) -> None:
         self._want(command.key)
         self._store.publish("cmd", commands.encode(command))
@@ -279,15 +249,10 @@ class Monitor:
 
 
 _ACTS: dict[type, Any] = {
+    RestartMember: Monitor._restart,
     AskRound: Monitor._ask,
     Put: Monitor._put,
     CollectStacks: Monitor._stacks,
     InterruptWait: Monitor._interrupt,
     BreakGroup: Monitor._break,
 }
-
-
-def _body(fields: Any) -> bytes:
-    """The record in an entry of the stream; empty, hence unreadable, if somebody else wrote the entry."""
-    flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
-    return bytes(flat.get(b"r", b""))

@@ -6,15 +6,18 @@ import hashlib
 
 import msgspec
 
+from unknot.graph.advice import advice
 from unknot.graph.explain import headline, sentences, slow_headline
 from unknot.graph.finding import Finding, SlowChain
 from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
+from unknot.graph.resources import UNITS
 from unknot.graph.wording import age, bare
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
 
+OLD_WAITS = frozenset({"slow", "external", "starved"})
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
 
 
@@ -39,7 +42,7 @@ def of_finding(graph: LiveGraph, finding: Finding, *, run: str, incident_id: str
         id=incident_id, run=run, cause=finding.cause, kind=finding.kind, state="confirmed",
         headline=headline(finding, run, now), lines=_lines(graph, finding, now), culprits=finding.culprits,
         victims=finding.victims, core=finding.core, stuck=finding.stuck, tickets=finding.tickets,
-        opened_at=now, closing_wait_at=finding.closing_wait_at, confirmed_at=now,
+        opened_at=now, closing_wait_at=finding.closing_wait_at, confirmed_at=now, advice=advice(graph, finding),
     )  # fmt: skip
 
 
@@ -56,7 +59,7 @@ def _lines(graph: LiveGraph, finding: Finding, now: float) -> tuple[Line, ...]:
 def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incident:
     """The incident with more evidence; for a slow one, a line that tells where each culprit is now."""
     lines = incident.lines
-    if incident.cause == "slow":
+    if incident.cause in ("slow", "starved"):
         told = {line.participant for line in lines}
         lines += tuple(
             Line(participant=f"{source} now", resource="", text=f"{source} is now at {_place(stack)}.", culprit=True)
@@ -183,7 +186,7 @@ def of_chain(
 ) -> Incident:
     """A straggler, or a wait for the outside."""
     roots = chain.roots or (chain.resource,)
-    cause: Cause = "slow" if chain.kind == "running" else "external"
+    cause = _cause_of(graph, chain)
     one = graph.participants[chain.by]
     ticket = one.wait.ticket if one.wait is not None else 0
     since = one.wait.t if one.wait is not None else now
@@ -194,7 +197,8 @@ def of_chain(
         else f"{chain.by} waits {age(now - since)} at {chain.site or 'an unknown place'} for {named}, "
     )
     usual = f" (such waits usually take {age(usual_s)})" if usual_s is not None else ""
-    tail = f"and {named} is running, not waiting: slow, not stuck{usual}." if chain.roots else "which is outside of the run."
+    how = "gives nothing back: starved" if cause == "starved" else "is running, not waiting: slow"
+    tail = f"and {named} {how}, not stuck{usual}." if chain.roots else "which is outside of the run."
     others = len(chain.waiters) - 1
     lines = [Line(participant=chain.by, resource=chain.resource, text=direct + tail, site=chain.site, since=since)]
     if others > 0:
@@ -202,9 +206,17 @@ def of_chain(
         lines.append(Line(participant="", resource="", text=f"{others} more wait behind it: {behind}."))
     return Incident(
         id=incident_id(run, f"{cause}:{chain.by}:{ticket}"), run=run, cause=cause, kind=chain.kind, state="open",
-        headline=slow_headline(chain, run), lines=tuple(lines), culprits=tuple(roots), victims=chain.waiters, core=(),
+        headline=slow_headline(chain, run, starved=cause == "starved"), lines=tuple(lines), culprits=tuple(roots),
+        victims=chain.waiters, core=(),
         stuck=(), tickets={chain.by: ticket}, opened_at=now, confirmed_at=now, closing_wait_at=since,
     )  # fmt: skip
+
+
+def _cause_of(graph: LiveGraph, chain: SlowChain) -> Cause:
+    if chain.kind == "external":
+        return "external"
+    state = graph.resources.get(chain.resource)
+    return "starved" if state is not None and state.type in UNITS else "slow"
 
 
 def group_members(graph: LiveGraph, resource: str) -> tuple[str, ...]:
@@ -219,6 +231,7 @@ def resolution(incident: Incident) -> str:
     if done:
         return f"freed by {done[-1].remedy} of {shown(done[-1].target)}"
     return {
-        "slow": "the wait has ended", "external": "the outside answered", "unresponsive": "it answers again",
+        "slow": "the wait has ended", "starved": "the wait has ended", "external": "the outside answered",
+        "unresponsive": "it answers again",
         "dead": "a new incarnation has registered",
     }.get(incident.cause, "the waits have ended by themselves")  # fmt: skip

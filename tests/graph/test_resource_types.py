@@ -128,6 +128,15 @@ def test_a_policy_that_is_declared_anew_lets_those_go_whom_only_the_queue_kept()
     assert stuck(scene.resource("rwlock:l", "rwlock", policy="any")) == set()
 
 
+def test_what_happened_between_two_looks_is_not_missed() -> None:
+    scene = Scene().resource("lock:1", "lock").start("a").wait("a", atom("lock:1"))
+    assert stuck(scene) == set()
+    again = ev.Wait(p="a", ticket=2, needs=(ev.Clause(k=1, of=(atom("lock:1"),)),))
+    for event in (ev.Wake(p="a", ticket=1), ev.Hold(p="a", r="lock:1"), again):
+        scene.graph.apply(event)
+    assert stuck(scene) == {"a"}, "it took the lock that it now waits for, and nobody looked in between"
+
+
 def test_a_participant_that_is_named_twice_by_a_group_arrives_for_both_names() -> None:
     scene = Scene().resource("coll:g@g1", "collective", members=("a#1", "a", "b#1")).start("a#1", "a#1/t", "b#1", "c#1")
     scene.wait("c#1", atom("coll:g@g1", seq=0)).put(ev.Arrive(p="a#1", r="coll:g@g1", seq=0))

@@ -130,3 +130,18 @@ def test_an_adopted_death_stays_open_until_its_member_comes_again() -> None:
     heir.members(member("agent/a#2", beat_at=heir.now))
     heir.tick()
     assert heir.core.cases == {}
+
+
+def test_units_that_a_running_member_keeps_starve_those_who_wait_for_them() -> None:
+    desk = desk_of(A, B, slow_after_s=10.0)
+    desk.party(A).declare("slots:env", "slots", capacity=1).hold("slots:env").tell()
+    desk.party(B).declare("slots:env", "slots", capacity=1).wait(atom("slots:env")).tell()
+    desk.later(13.0)
+    found = desk.incident()
+    assert (found.cause, found.culprits, found.state) == ("starved", (A,), "open")
+    assert found.headline.startswith("STARVED in run r: agent/b waits for agent/a")
+    assert "gives nothing back: starved, not stuck" in found.lines[0].text
+    desk.party(A).release("slots:env").tell()
+    desk.party(B).wake().tell()
+    desk.later(15.0)
+    assert desk.incident().resolution == "the wait has ended"

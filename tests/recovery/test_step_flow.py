@@ -43,6 +43,7 @@ def test_a_commit_waits_for_room_for_all_its_items_and_holds_nothing_meanwhile(
         running = pool.submit(run)
         eventually(lambda: store.command("LLEN", store.key("mboxc", "raw")) == 1)
         assert store.command("LLEN", store.key("mboxc", "scored")) == 1, "it stands in both"
+        assert [waiter.partition("/Thread")[0] for waiter in boxes["raw"].statistics().senders_waiting] == [f"{A}#1"]
         assert boxes["scored"].statistics().queued == 0
         boxes["raw"].send("between", timeout_s=0)
         box = Mailbox("raw", store, reader)

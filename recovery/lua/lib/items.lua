@@ -12,6 +12,11 @@ local function mailbox_types(name)
     key('holding', name), 'hash')
 end
 
+-- What consuming an item writes.
+local function consuming_types(name)
+  return wrong_type(key('mbox', name), 'hash', key('mboxi', name), 'hash', key('holding', name), 'hash')
+end
+
 local orders = {}
 local function by_origin(name)
   if orders[name] == nil then orders[name] = redis.call('HGET', key('mbox', name), 'order') == 'origin' end

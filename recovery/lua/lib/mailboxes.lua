@@ -114,10 +114,15 @@ local function has_room(name, count, heads)
   return by_origin(name) and any_due(name, heads) and not due_item(name)
 end
 
--- What a plain send of the member would bring in.
+-- What the member's own next item there would be.
 local function next_own(name, member)
   local sent = tonumber(redis.call('HGET', key('origins', member), name) or '0')
   return {origin = member, origin_number = sent + 1}
+end
+
+-- Whether there is room for one plain send of the member.
+local function has_room_for(name, member)
+  return has_room(name, 1, by_origin(name) and {next_own(name, member)} or {})
 end
 
 local function serve_sender(name, entry)
@@ -138,7 +143,7 @@ local function serve_senders(name)
     if not stands(member, entry) or replaced_by(member, incarnation) then
       unstand(member, entry)
       redis.call('LREM', key('mboxs', name), 1, entry)
-    elseif has_room(name, 1, {next_own(name, member)}) then
+    elseif has_room_for(name, member) then
       serve_sender(name, entry)
       moved = true
     elseif not by_origin(name) then

@@ -1,0 +1,59 @@
+"""`supervisor record`: a live run into a trace file."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from unknot.recovery.errors import ConfigError
+from unknot.supervisor.cli import exit_codes
+from unknot.supervisor.cli.command_status import find
+from unknot.supervisor.cli.connect import connect, no_such_run
+from unknot.supervisor.cli.output import note
+from unknot.supervisor.cli.wanted import Wanted
+from unknot.supervisor.tape import Tape
+
+
+def record(path: Path, wanted: Wanted, *, for_s: float | None) -> int:
+    """Record until the run ends, `for_s` seconds have passed, or SIGINT or SIGTERM. Raises ConfigError, StoreUnavailable."""
+    target = find(wanted)
+    with connect(target, limit_s=wanted.limit_s) as store:
+        if store.command("HGET", store.key("run"), "state") is None:
+            raise no_such_run(target, limit_s=wanted.limit_s)
+        with _made(path) as file, _stopped_by_signal() as stop:
+            tape = Tape(store, file.write)
+            until = time.monotonic() + for_s if for_s is not None else float("inf")
+            tape.start()
+            while tape.turn() and not stop.is_set() and time.monotonic() < until:
+                file.flush()
+    if tape.bad_records:
+        note(f"warning: incomplete: {tape.bad_records} records could not be read")
+    note(f"{tape.events} events of run {target.run} are in {path}")
+    return exit_codes.INCOMPLETE if tape.bad_records else exit_codes.OK
+
+
+@contextlib.contextmanager
+def _made(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("xb") as file:
+            yield file
+    except FileExistsError as error:
+        raise ConfigError(what=f"{path} exists", todo="give another name, or remove it") from error
+    except OSError as error:
+        raise ConfigError(what=f"{path} cannot be written: {error.strerror}", todo="give another place") from error
+
+
+@contextlib.contextmanager
+def _stopped_by_signal() -> Iterator[threading.Event]:
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""Flight-recorder dumps of PyTorch, read offline: nothing of them is ever executed."""

@@ -1,0 +1,3 @@
+"""The command, in this process."""
+
+from tests.trace.conftest import supervisor as supervisor
