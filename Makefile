@@ -10,13 +10,14 @@ PINS := constraints/$(MINOR).txt
 STAMP := $(VENV)/.made-$(MINOR)
 PIP := $(BIN)/pip --disable-pip-version-check
 
-.PHONY: help setup demo test chaos lint style types layers format build smoke bench clean
+.PHONY: help setup demo test test-long chaos lint style types layers format build smoke bench clean
 
 help:
 	@echo "make setup   .venv with everything pinned"
 	@echo "make demo    a real training run hangs across three layers, is explained and freed; members are killed; the same weights"
 	@echo "make test    the test suite"
 	@echo "make chaos   kill -9 at named points of a real run, SEEDS=\"17 18\" chooses which: the weights must come out the same"
+	@echo "make test-long  the detector against brute force in 200,000 histories (hours)"
 	@echo "make lint    ruff, mypy, layer rules"
 	@echo "make smoke   sdist and wheel, used in an empty environment"
 	@echo "make bench   what supervision costs, as ratios"
@@ -42,6 +43,9 @@ SEEDS ?= 17 18 19
 chaos: $(STAMP)
 	$(BIN)/python tests/chaos/run.py $(SEEDS)
 
+test-long: $(STAMP)
+	UNKNOT_SCENARIOS=200000 $(BIN)/python -m pytest tests/graph --timeout=0
+
 lint: style types layers
 
 style: $(STAMP)
@@ -66,6 +70,7 @@ smoke: build
 bench: $(STAMP)
 	$(BIN)/python benchmarks/imports.py
 	$(BIN)/python benchmarks/locks.py
+	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/replay.py

@@ -3,73 +3,122 @@
 The assumptions of a verdict: those that run can go on; a wait with a deadline goes on by itself; of a source
 with a missing record anything may be true, so its participants can go on; unknown helpers may help. Each of
 them can only shrink the stuck set, so what remains is stuck in truth if the facts are.
+
+Who is stuck is kept by the graph from event to event. The other assumptions are asked as "what if": their nodes
+are taken out of the net, what follows is read, and they are put back; that costs what depends on them. Conditions,
+which explain, are compiled only for those that somebody asks about.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from unknot.graph.gates import OPEN, TIMED, Node
 from unknot.graph.needs import Compiler, Condition, Group, Need
-from unknot.graph.reduce import Net, View, unmet
+from unknot.graph.reduce import View, unmet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from unknot.graph.live import LiveGraph
     from unknot.graph.participants import Participant
 
 Blockers = dict[str, list[tuple[Condition, Group]]]
 
 
+class Needs(dict[str, tuple[Need, ...]]):
+    """The needs of each waiting participant, compiled when they are first asked for."""
+
+    def __init__(self, graph: LiveGraph) -> None:
+        super().__init__()
+        self._graph = graph
+        self._compiler = Compiler(graph)
+
+    def get(self, pid: str, default: Any = None) -> Any:
+        """The needs of `pid`, `default` if it does not wait."""
+        one = self._graph.participants.get(pid)
+        return self[pid] if one is not None and one.wait is not None else default
+
+    def __missing__(self, pid: str) -> tuple[Need, ...]:
+        found = self[pid] = self._compiler.needs(self._graph.participants[pid])
+        return found
+
+
 class Analysis:
-    """Reductions of the present state of `graph`; void as soon as the graph changes."""
+    """The present state of `graph`; void as soon as the graph changes."""
 
     def __init__(self, graph: LiveGraph) -> None:
         self.graph = graph
-        self.waiting: dict[str, Participant] = {one.id: one for one in graph.waiting()}
-        compiler = Compiler(graph)
-        self.needs: dict[str, tuple[Need, ...]] = {
-            pid: compiler.needs(one) for pid, one in self.waiting.items()
-        }
-        self.net = Net(self.needs)
-        self.running = {one.id for one in graph.participants.values() if one.state == "running"}
-        self.untold = {pid for pid, one in self.waiting.items() if graph.is_unknown(one.source)}
-        self.timed = {pid for pid, one in self.waiting.items() if one.wait and one.wait.deadline is not None}
+        self.stuck: set[str] = graph.stuck()
+        self.needs = Needs(graph)
+
+    @cached_property
+    def waiting(self) -> dict[str, Participant]:
+        """Everybody who waits."""
+        return {one.id: one for one in self.graph.waiting()}
+
+    @cached_property
+    def running(self) -> set[str]:
+        """Everybody who neither waits nor has ended."""
+        return {pid for pid, one in self.graph.participants.items() if one.wait is None and one.how is None}
+
+    @cached_property
+    def untold(self) -> set[str]:
+        """Waiting participants of sources with a missing record."""
+        return {pid for pid in self._mute if self.graph.participants[pid].wait is not None}
+
+    @cached_property
+    def timed(self) -> set[str]:
+        """Waiting participants that a deadline lets go."""
+        return {pid for pid, one in self.waiting.items() if one.wait is not None and one.wait.deadline is not None}
 
     @cached_property
     def live(self) -> set[str]:
         """Everybody who can go on."""
-        return self.net.solve(self.running | self.untold | self.timed, unknown_help=True)
-
-    @cached_property
-    def stuck(self) -> set[str]:
-        """Waiting participants that can never go on."""
-        return self.waiting.keys() - self.live
+        return self._live(self.stuck)
 
     @cached_property
     def live_without_deadlines(self) -> set[str]:
         """Who could go on if no wait ended by itself."""
-        if not self.timed:
-            return self.live
-        return self.net.solve(self.running | self.untold, unknown_help=True)
+        return self._live(self._stuck_without(self._nodes(self.timed), TIMED))
 
     @cached_property
     def live_by_known(self) -> set[str]:
         """Who can go on without help from anybody unknown."""
-        return self.net.solve(self.running | self.untold | self.timed, unknown_help=False)
+        return self._live(self._stuck_without(list(self.graph.wiring.open), OPEN))
 
     @cached_property
     def unknown(self) -> set[str]:
         """Who would be stuck if those whose records are missing could not go on."""
-        told = {pid for pid in self.running if not self.graph.is_unknown(self.graph.participants[pid].source)}
-        if len(told) == len(self.running) and not self.untold:
+        if not self._mute:
             return set()
-        live = self.net.solve(told | (self.timed - self.untold), unknown_help=True)
-        return self.waiting.keys() - live - self.stuck - self.untold
+        return self._stuck_without(self._nodes(self._mute), ~0) - self.stuck - self.untold
+
+    @cached_property
+    def _mute(self) -> set[str]:
+        """Participants of sources with a missing record."""
+        lacking = [source for source, state in self.graph.sources.items() if state.unknown]
+        people = self.graph.participants
+        return {pid for source in lacking for pid in self.graph.by_source.get(source, ()) if people[pid].how is None}
 
     def blockers(self, among: set[str], live: set[str]) -> Blockers:
         """What keeps each of `among`, if those in `live` can go on."""
         view = View(live, unknown_help=True)
         return {pid: unmet(self.needs[pid], view) for pid in sorted(among)}
+
+    def _nodes(self, pids: Iterable[str]) -> list[Node]:
+        return [self.graph.participants[pid].node for pid in pids]
+
+    def _live(self, stuck: set[str]) -> set[str]:
+        gone = {pid for pid, one in self.graph.participants.items() if one.how is not None}
+        return self.graph.participants.keys() - stuck - gone
+
+    def _stuck_without(self, nodes: list[Node], why: int) -> set[str]:
+        if not nodes:
+            return self.stuck
+        found = self.graph.wiring.settle().out_without(nodes, why)
+        return {node.pid for node in found if node.pid is not None and node.pid in self.waiting}
 
 
 def neighbours(blockers: Blockers) -> dict[str, list[str]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unknot.graph.check_net import check_net
+from unknot.graph.ids import parse
+
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
     from unknot.graph.participants import Participant
@@ -12,6 +15,11 @@ if TYPE_CHECKING:
 
 def check(graph: LiveGraph) -> None:
     """Raise AssertionError, naming what disagrees, unless the whole graph is consistent."""
+    _check_facts(graph)
+    check_net(graph)
+
+
+def _check_facts(graph: LiveGraph) -> None:
     for pid, one in graph.participants.items():
         assert one.id == pid, pid
         assert pid in graph.members[one.member], f"{pid} missing in members"
@@ -24,7 +32,10 @@ def check(graph: LiveGraph) -> None:
     for r, state in graph.resources.items():
         assert state.id == r, r
         _check_resource(graph, state)
+    drivers = {pid for pid, one in graph.participants.items() if one.role == "driver" and not one.is_queue}
+    assert graph.drivers.keys() == drivers, "the drivers are others"
     for name, source in graph.sources.items():
+        assert graph.heard[parse(name).member] >= parse(name).incarnation, f"{name} was not heard of"
         assert all(n > source.absorbed + 1 or source.lost for n in source.pending), name
         assert source.unknown or not source.pending, name
 

@@ -4,6 +4,8 @@ See docs/trace_format.md. The live graph and recorded traces consume these same 
 Ids of resources carry their kind: `lock:weights`, `mbox:raw`, `coll:policy@g2`, `event:x`, `slots:env`. Ids of
 participants are `role/name#incarnation`, with `/thread` for threads that are not the main one and
 `/queue:group` for the queue of a collective group.
+
+None of these can be part of a reference cycle, so the collector is told not to look at them: a live graph keeps hundreds of thousands.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ ResourceType = Literal[
 Policy = Literal["fifo", "fifo-strict", "writer-pref", "any"]
 
 
-class Atom(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Atom(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
     """One thing that can be waited for; exactly one of `r`, `p`, `external` is set.
 
     `r` names a resource: with `mode` and `units` for locks and units, `op` for mailboxes, `seq` for collectives.
@@ -36,21 +38,21 @@ class Atom(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     closed: bool = False
 
 
-class Clause(msgspec.Struct, frozen=True, kw_only=True):
+class Clause(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`k` of the atoms `of` must be served: AND is k = n, OR is k = 1."""
 
     k: int
     of: tuple[Atom, ...]
 
 
-class _Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="ev"):
+class _Event(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="ev", gc=False):
     t: float = 0.0
     p: str = ""
     site: str | None = None
     stack: tuple[str, ...] | None = None
 
 
-class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="resource"):
+class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="resource"):
     """Declares a resource before its first use. An absent rights list means anybody may, an empty one nobody.
 
     `alike`: lists of call sites of a collective group that may meet in one operation (see call_sites.py).
@@ -75,7 +77,7 @@ class Resource(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="resou
     alike: tuple[tuple[str, ...], ...] | None = None
 
 
-class Start(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="start"):
+class Start(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="start"):
     """A participant begins."""
 
     member: str | None = None
@@ -83,13 +85,13 @@ class Start(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="start"):
     incarnation: int | None = None
 
 
-class End(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="end"):
+class End(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="end"):
     """A participant is gone; what it holds stays held until `release` or `fence`."""
 
     how: Literal["exit", "crash"] = "exit"
 
 
-class Hold(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="hold"):
+class Hold(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="hold"):
     """Now holds."""
 
     r: str
@@ -97,7 +99,7 @@ class Hold(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="hold"):
     mode: str = "x"
 
 
-class Release(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="release"):
+class Release(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="release"):
     """No longer holds."""
 
     r: str
@@ -105,7 +107,7 @@ class Release(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="releas
     how: Literal["lease", "fence"] | None = None
 
 
-class Wait(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="wait"):
+class Wait(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="wait"):
     """Blocks; every clause must be met. `t` is when the wait began."""
 
     ticket: int
@@ -117,60 +119,60 @@ class Wait(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="wait"):
     interruptible: bool = False
 
 
-class Wake(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="wake"):
+class Wake(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="wake"):
     """No longer waits; a hold or recv that it was granted follows."""
 
     ticket: int
     how: Literal["granted", "timeout", "interrupted"] = "granted"
 
 
-class Send(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="send"):
+class Send(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="send"):
     """Messages put in."""
 
     r: str
     n: int = 1
 
 
-class Recv(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="recv"):
+class Recv(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="recv"):
     """Messages taken out."""
 
     r: str
     n: int = 1
 
 
-class Close(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="close"):
+class Close(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="close"):
     """No more messages; receivers no longer wait."""
 
     r: str
 
 
-class Set(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="set"):
+class Set(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="set"):
     """An event is set, and remembered until cleared."""
 
     r: str
 
 
-class Clear(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="clear"):
+class Clear(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="clear"):
     """An event is cleared."""
 
     r: str
 
 
-class Signal(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="signal"):
+class Signal(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="signal"):
     """A condition wakes present waiters only."""
 
     r: str
     n: int | Literal["all"] = 1
 
 
-class Add(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="add"):
+class Add(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="add"):
     """A latch's counter changes; waiters go on at zero."""
 
     r: str
     n: int = 1
 
 
-class Arrive(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="arrive"):
+class Arrive(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="arrive"):
     """Has issued operation `seq` of a collective group, and every one before it."""
 
     r: str
@@ -182,21 +184,21 @@ class Arrive(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="arrive"
     reduce_op: str | None = None
 
 
-class Progress(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="progress"):
+class Progress(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="progress"):
     """A mark that real work was done."""
 
     what: str = "step"
     n: int = 1
 
 
-class Fence(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="fence"):
+class Fence(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="fence"):
     """Incarnations of `member` older than `incarnation` are void."""
 
     member: str
     incarnation: int
 
 
-class Beat(_Event, frozen=True, omit_defaults=True, kw_only=True, tag="beat"):
+class Beat(_Event, frozen=True, omit_defaults=True, kw_only=True, gc=False, tag="beat"):
     """A publisher's answer to a collection round: what each of its participants waits on, by ticket."""
 
     src: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from sys import intern
 
 _KINDS = {
     "lock": "lock",
@@ -35,14 +36,15 @@ class Identity:
         return self.thread.startswith("queue:")
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def parse(participant: str) -> Identity:
     """The parts of a participant id or of a source id (which is the id of its main thread)."""
     member, mark, tail = participant.partition("#")
     number, _, thread = tail.partition("/")
     if not mark or not _is_number(number):
         return Identity(participant, _role(participant), 1, participant, "")
-    return Identity(member, _role(member), int(number), f"{member}#{number}", thread)
+    source = f"{member}#{number}" if thread else participant
+    return Identity(member, _role(member), int(number), source, thread)
 
 
 def _is_number(text: str) -> bool:
@@ -52,12 +54,17 @@ def _is_number(text: str) -> bool:
 
 def _role(member: str) -> str:
     role, slash, _ = member.partition("/")
-    return role if slash else ""
+    return intern(role) if slash else ""
 
 
 def is_pattern(name: str) -> bool:
     """Whether a name of a rights list may match members that nobody has heard of yet."""
     return any(mark in name for mark in "*?[")
+
+
+def matches(member: str, pattern: str) -> bool:
+    """Whether a pattern of a rights list matches `member`."""
+    return fnmatchcase(member, pattern)
 
 
 def may_name(name: str, source: str) -> bool:

@@ -27,8 +27,11 @@ from unknot.graph import events as ev
 from unknot.graph.check import check
 from unknot.graph.errors import TraceError
 from unknot.graph.ids import Identity, may_name, parse
+from unknot.graph.indices import Index, enlist, unlist
 from unknot.graph.participants import CurrentWait, Participant, SourceState, new_participant
-from unknot.graph.resources import HELD, ResourceState, first_count
+from unknot.graph.resources import HELD, ResourceState, differs, first_count
+from unknot.graph.unfit import unfit
+from unknot.graph.wiring import Wiring
 
 STORE = "store"
 PENDING_LIMIT = 256
@@ -49,11 +52,15 @@ class LiveGraph:
     def __init__(self) -> None:
         self.participants: dict[str, Participant] = {}
         self.resources: dict[str, ResourceState] = {}
-        self.members: dict[str, dict[str, None]] = {}
-        self.by_source: dict[str, dict[str, None]] = {}
+        self.members: Index = {}
+        self.by_source: Index = {}
         self.sources: dict[str, SourceState] = {}
+        self.heard: dict[str, int] = {}
+        self.drivers: dict[str, None] = {}
         self.fences: dict[str, int] = {}
         self.counters: Counter[str] = Counter()
+        self.wiring = Wiring(self)
+        self._limbo: dict[str, Participant] = {}
         self._tolerant = False
         self._source = ""
 
@@ -62,7 +69,7 @@ class LiveGraph:
     def apply(self, event: ev.Event) -> None:
         """Take one event in true order; TraceError if it cannot be, and then nothing has changed."""
         self._tolerant, self._source = False, ""
-        self._take(event)
+        _HANDLERS[event.__class__](self, event)
 
     def absorb(self, record: ev.Record) -> Absorbed:
         """Take one record as it arrives; never raises for what another process's record may explain.
@@ -76,7 +83,7 @@ class LiveGraph:
         if record.src == STORE and record.n == 0:
             self._events(record)
             return Absorbed.APPLIED
-        source = self.sources.setdefault(record.src, SourceState())
+        source = self._source_state(record.src)
         if record.n <= source.absorbed:
             self.counters["duplicate_records"] += 1
             return Absorbed.DUPLICATE
@@ -87,8 +94,8 @@ class LiveGraph:
 
     def lose(self, source: str) -> None:
         """Records of `source` are known to be lost: it is unknown until its next full record."""
-        state = self.sources.setdefault(source, SourceState())
-        state.unknown = True
+        state = self._source_state(source)
+        self._know(source, state, unknown=True)
         state.lost = True
         state.pending.clear()
 
@@ -109,6 +116,10 @@ class LiveGraph:
         known = self.participants.get(participant)
         return known.wait.ticket if known is not None and known.wait is not None else None
 
+    def stuck(self) -> set[str]:
+        """Everybody who waits and can never go on, kept from event to event: costs what has changed since the last call."""
+        return {node.pid for node in self.wiring.settle().out if node.pid is not None}
+
     def waiting(self) -> list[Participant]:
         """Everybody who waits."""
         return [one for one in self.participants.values() if one.wait is not None]
@@ -119,9 +130,24 @@ class LiveGraph:
 
     # --- records ---
 
+    def _source_state(self, src: str) -> SourceState:
+        state = self.sources.get(src)
+        if state is None:
+            state = self.sources[src] = SourceState()
+            own = parse(src)
+            self.heard[own.member] = max(own.incarnation, self.heard.get(own.member, -1))
+            self.wiring.member(own.member)
+        return state
+
+    def _know(self, src: str, state: SourceState, *, unknown: bool) -> None:
+        if state.unknown != unknown:
+            state.unknown = unknown
+            for pid in self.by_source.get(src, ()):
+                self.wiring.wait(self.participants[pid])
+
     def _keep_back(self, source: SourceState, record: ev.Record) -> Absorbed:
         self.counters["gaps"] += not source.unknown
-        source.unknown = True
+        self._know(record.src, source, unknown=True)
         if len(source.pending) < PENDING_LIMIT and not source.lost:
             source.pending[record.n] = record
         return Absorbed.GAP
@@ -140,12 +166,16 @@ class LiveGraph:
                 self._void(record.src)
             self._events(following)
             source.absorbed += 1
-        source.unknown = bool(source.pending)
+        self._know(record.src, source, unknown=bool(source.pending))
 
     def _events(self, record: ev.Record) -> None:
         self._tolerant, self._source = True, record.src
         for event in record.events:
-            self._take(event)
+            _HANDLERS[event.__class__](self, event)
+        if self._limbo:
+            limbo, self._limbo = self._limbo, {}
+            for one in limbo.values():
+                self.wiring.gone(one)
 
     def _void(self, source: str) -> None:
         for pid in list(self.by_source.get(source, ())):
@@ -153,6 +183,7 @@ class LiveGraph:
             self._drop(one)
             if one.how is None:
                 self._remove(one)
+                self._limbo[pid] = one
 
     def _doubt(self, source: str) -> None:
         """Records of `source` were lost: what it sent, set or counted is in no full record, so it may have helped."""
@@ -163,25 +194,23 @@ class LiveGraph:
             listed = (*(own.setters or ()), *(own.senders or ()), *(own.receivers or ()), *(own.closers or ()))
             if any(may_name(name, source) for name in listed):
                 state.doubtful = True
+                self.wiring.resource(state)
 
     def _drop(self, one: Participant) -> None:
         self._end_wait(one)
         for r in {*one.holds, *one.issued}:
             self.resources[r].forget(one.id)
+            self.wiring.holders(self.resources[r], one)
         one.holds.clear()
-        one.issued.clear()
+        one.issued = frozenset()
 
     def _remove(self, one: Participant) -> None:
         del self.participants[one.id]
-        for index, key in ((self.members, one.member), (self.by_source, one.source)):
-            del index[key][one.id]
-            if not index[key]:
-                del index[key]
+        unlist(self.members, one.member, one.id)
+        unlist(self.by_source, one.source, one.id)
+        self.drivers.pop(one.id, None)
 
     # --- events ---
-
-    def _take(self, event: ev.Event) -> None:
-        _HANDLERS[type(event)](self, event)
 
     def _refuse(self, what: str, expected: str) -> None:
         if not self._tolerant:
@@ -204,14 +233,24 @@ class LiveGraph:
             return None
         one = new_participant(pid, at, identity)
         self.participants[pid] = one
-        self.members.setdefault(one.member, {})[pid] = None
-        self.by_source.setdefault(one.source, {})[pid] = None
+        alone = (pid,)
+        enlist(self.members, one.member, alone)
+        enlist(self.by_source, one.source, alone)
+        if one.role == "driver" and not one.is_queue:
+            self.drivers[pid] = None
+        before = self._limbo.pop(pid, None)
+        if before is not None:
+            one.node = before.node
+            self.wiring.wait(one)
+        if before is None or (before.role, before.incarnation) != (one.role, one.incarnation):
+            self.wiring.person(one)
         return one
 
     def _alive(self, event: Any) -> Participant | None:
-        if self._gone(event):
-            return None
-        return self._who(event)
+        known = self.participants.get(event.p)
+        if known is None:
+            return self._who(event)
+        return None if known.how is not None and self._gone(event) else known
 
     def _gone(self, event: Any) -> bool:
         known = self.participants.get(event.p)
@@ -230,8 +269,10 @@ class LiveGraph:
         return state
 
     def _typed(self, event: Any, types: Iterable[str]) -> ResourceState | None:
-        state = self._at(event)
-        if state is not None and state.type and state.type not in types:
+        state = self.resources.get(event.r)
+        if state is None or state.declared is None:
+            return self._at(event)
+        if state.declared.type not in types:
             self._refuse(
                 f"{event.__struct_config__.tag} on {event.r}, a {state.type}", f"one of {sorted(types)}"
             )
@@ -252,6 +293,9 @@ class LiveGraph:
         state.declared = event
         if event.returners is not None:
             state.returners = event.returners
+        if known is None or differs(known, event):
+            self.wiring.waits_for(state)
+        self.wiring.resource(state)
         if self._source == STORE and event.count is not None:
             state.count, state.store_counted, state.doubtful = event.count, True, False
 
@@ -278,6 +322,7 @@ class LiveGraph:
         if (one := self._alive(event)) is not None:
             self._end_wait(one)
             one.how, one.ended_at = event.how, event.t
+            self.wiring.person(one)
 
     def _hold(self, event: ev.Hold) -> None:
         if event.units <= 0:
@@ -290,6 +335,8 @@ class LiveGraph:
         modes = state.holders.setdefault(one.id, {})
         modes[event.mode] = modes.get(event.mode, 0) + event.units
         one.holds[event.r] = one.holds.get(event.r, 0) + event.units
+        if state.gates or state.waiters:
+            self.wiring.holders(state, one)
         return None
 
     def _release(self, event: ev.Release) -> None:
@@ -300,62 +347,67 @@ class LiveGraph:
             return self._refuse(
                 f"{event.p} releases {event.units} of {event.r}", f"at most the {has} it holds"
             )
-        _take_units(state.holders[one.id], event.units)
-        one.holds[event.r] -= event.units
-        if not one.holds[event.r]:
+        if one.holds[event.r] == event.units:
             del one.holds[event.r], state.holders[one.id]
+        else:
+            _take_units(state.holders[one.id], event.units)
+            one.holds[event.r] -= event.units
+        if state.gates or state.waiters:
+            self.wiring.holders(state, one)
         return None
 
     def _wait(self, event: ev.Wait) -> None:
-        problem = self._unfit(event)
+        one = self.participants.get(event.p)
+        problem = unfit(event, one, self.resources, tolerant=self._tolerant)
         if problem is not None:
             return self._refuse(*problem)
-        one = self._alive(event)
-        if one is None:
-            return None
+        if one is None or one.how is not None:
+            one = self._alive(event)
+            if one is None:
+                return None
         if one.wait is not None:
             self.counters["replaced_waits"] += one.wait.ticket != event.ticket
             self._end_wait(one)
         one.wait = CurrentWait(
-            ticket=event.ticket, needs=event.needs, t=event.t, site=event.site, deadline=event.deadline,
-            limit=event.limit, label=event.label, interruptible=event.interruptible, bypass=event.bypass,
-            placed=not self._tolerant,
+            event.ticket, event.needs, event.t, event.site, event.deadline, event.limit, event.label,
+            event.interruptible, event.bypass, not self._tolerant,
         )  # fmt: skip
+        if len(event.needs) == 1 and len(event.needs[0].of) == 1 and event.needs[0].k == 1:
+            one.wait.simple = True
+            self._share_needs(one.wait)
         for r in one.wait.resources():
-            self._join(one, self.resources.setdefault(r, ResourceState(r)))
+            state = self.resources.get(r)
+            if state is None:
+                state = self.resources[r] = ResourceState(r)
+            self._join(one, one.wait, state)
+        self.wiring.wait(one)
         return None
 
-    def _unfit(self, event: ev.Wait) -> tuple[str, str] | None:
-        if not self._tolerant and (now := self.ticket(event.p)) is not None:
-            return f"{event.p} waits again", f"a wake for its ticket {now} first"
-        for clause in event.needs:
-            if not 0 <= clause.k <= len(clause.of):
-                return f"{clause.k} of {len(clause.of)} atoms", "k between 0 and the number of atoms"
-            for atom in clause.of:
-                if (problem := self._unfit_atom(atom)) is not None:
-                    return problem
-        return None
+    def waits_only_for(self, participant: str, r: str) -> bool:
+        """Whether it waits for nothing but mailbox `r`, so that it can put nothing back there before it was served itself."""
+        wait = self.participants[participant].wait
+        return wait is not None and wait.deadline is None and wait.simple and wait.needs[0].of[0].r == r
 
-    def _unfit_atom(self, atom: ev.Atom) -> tuple[str, str] | None:
-        if sum(part is not None for part in (atom.r, atom.p, atom.external)) != 1:
-            return f"atom {atom}", "exactly one of r, p, external"
-        if atom.units <= 0:
-            return f"{atom.units} units", "a positive number"
-        known = self.resources.get(atom.r) if atom.r is not None else None
-        if atom.r is not None and not self._tolerant and (known is None or known.declared is None):
-            return f"unknown resource {atom.r}", "a resource event that declares it before its first use"
-        if known is not None and known.type == "mailbox" and atom.op is None:
-            return f"wait for mailbox {atom.r} without op", "recv or send"
-        return None
+    def _share_needs(self, wait: CurrentWait) -> None:
+        """Take the needs of the last waiter where they are equal, so that a long queue for one thing keeps them once."""
+        state = self.resources.get(wait.needs[0].of[0].r or "")
+        if state is not None and state.waiters:
+            last = self.participants[next(reversed(state.waiters))].wait
+            if last is not None and last.needs == wait.needs:
+                wait.needs = last.needs
 
-    def _join(self, one: Participant, state: ResourceState) -> None:
-        wait = one.wait
-        assert wait is not None
+    def _join(self, one: Participant, wait: CurrentWait, state: ResourceState) -> None:
         state.waiters[one.id] = None
-        if wait.t <= state.signalled_until and self._tolerant:
-            wait.passed.add(state.id)
-        if wait.placed and state.type in HELD:
-            state.queue.insert(self._place(one, state), one.id)
+        if self._tolerant and wait.t <= state.signalled_until:
+            wait.passed |= {state.id}
+        kind = state.type
+        if wait.placed and kind in HELD:
+            place = self._place(one, state)
+            state.queue.insert(place, one.id)
+            if place < len(state.queue) - 1 or (state.declared is not None and state.declared.policy == "writer-pref"):
+                self.wiring.queue(state, place + 1)
+        elif kind == "mailbox":
+            self.wiring.resource(state)
 
     def _place(self, one: Participant, state: ResourceState) -> int:
         """Where a request goes in the queue: a holder's goes ahead of the first waiter that it blocks."""
@@ -376,15 +428,25 @@ class LiveGraph:
             return ()
         return tuple(atom.mode for clause in wait.needs for atom in clause.of if atom.r == r)
 
+    def meets(self, participant: str, r: str, op: str) -> bool:
+        """Whether it waits to do the opposite of `op` at mailbox `r`."""
+        wait = self.participants[participant].wait
+        return wait is not None and any(a.r == r and a.op not in (None, op) for c in wait.needs for a in c.of)
+
     def _end_wait(self, one: Participant) -> None:
         if one.wait is None:
             return
         for r in one.wait.resources():
             state = self.resources[r]
             state.waiters.pop(one.id, None)
-            if one.wait.placed and one.id in state.queue:
-                state.queue.remove(one.id)
+            if state.queue and one.wait.placed and one.id in state.queue:
+                place = state.queue.index(one.id)
+                del state.queue[place]
+                self.wiring.queue(state, place)
+            elif state.type == "mailbox":
+                self.wiring.resource(state)
         one.wait = None
+        self.wiring.wait(one)
 
     def _wake(self, event: ev.Wake) -> None:
         one = self.participants.get(event.p)
@@ -417,21 +479,25 @@ class LiveGraph:
         if event.p and self._who(event) is None:
             return None
         state.count += change
+        self.wiring.resource(state)
         return None
 
     def _close(self, event: ev.Close) -> None:
         if (state := self._typed(event, ("mailbox",))) is not None:
             state.closed = True
+            self.wiring.resource(state)
 
     def _set(self, event: ev.Set) -> None:
         if (state := self._typed(event, ("event", "condition", "external"))) is not None:
             state.is_set = state.type != "condition"
+            self.wiring.resource(state)
             self._pass(state, len(state.waiters), event.t)
 
     def _clear(self, event: ev.Clear) -> None:
         state = self._typed(event, ("event", "external"))
         if state is not None and not (self._tolerant and event.t < state.signalled_until):
             state.is_set = False
+            self.wiring.resource(state)
 
     def _signal(self, event: ev.Signal) -> None:
         if isinstance(event.n, int) and event.n <= 0:
@@ -446,9 +512,10 @@ class LiveGraph:
         """Let the `n` longest waiting go, for good: what the resource does later does not call them back."""
         state.signalled_until = max(state.signalled_until, at)
         for pid in state.waiters:
-            wait = self.participants[pid].wait
-            if n > 0 and wait is not None and state.id not in wait.passed:
-                wait.passed.add(state.id)
+            one = self.participants[pid]
+            if n > 0 and one.wait is not None and state.id not in one.wait.passed:
+                one.wait.passed |= {state.id}
+                self.wiring.wait(one)
                 n -= 1
 
     def _add(self, event: ev.Add) -> None:
@@ -458,6 +525,7 @@ class LiveGraph:
         if state.count + event.n < 0:
             self._refuse(f"{event.r} counts {state.count + event.n}", "zero or more")
         state.count += event.n
+        self.wiring.resource(state)
         if state.count == 0:
             self._pass(state, len(state.waiters), event.t)
 
@@ -468,9 +536,11 @@ class LiveGraph:
         one = self._who(event)
         if state is None or one is None:
             return None
-        one.issued.add(state.id)
-        told = tuple(getattr(event, name, None) for name in state.fields())
-        state.arrive(one.id, event.seq, told, event.site)
+        if state.id not in one.issued:
+            one.issued |= {state.id}
+            state.by_threads = state.by_threads or one.source != one.id
+        state.arrive(one.id, event.seq, state.signature(event), event.site)
+        self.wiring.arrived(state, one, event.seq)
         return None
 
     def _progress(self, event: ev.Progress) -> None:
@@ -479,14 +549,17 @@ class LiveGraph:
 
     def _fence(self, event: ev.Fence) -> None:
         self.fences[event.member] = max(event.incarnation, self.fences.get(event.member, 0))
+        self.wiring.member(event.member)
         for pid in list(self.members.get(event.member, ())):
             one = self.participants[pid]
             if one.incarnation < event.incarnation and one.how != "fence":
                 self._end_wait(one)
-                for r in list(one.holds):
+                for r in one.holds:
                     self.resources[r].holders.pop(pid, None)
+                    self.wiring.holders(self.resources[r], one)
                 one.holds.clear()
                 one.how, one.ended_at = "fence", event.t
+                self.wiring.person(one)
 
     def _beat(self, event: ev.Beat) -> None:
         """An answer to a collection round says nothing new about the graph."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from unknot.graph.events import Atom, Resource
-from unknot.graph.ids import parse
+from unknot.graph.queues import ahead
 from unknot.graph.resources import UNITS, ResourceState
 from unknot.graph.rights import Rights, Suppliers
 
@@ -105,10 +105,10 @@ class Compiler:
         blockers = [
             pid for pid in others if any(state.excludes(atom.mode, held) for held in state.holders[pid])
         ]
-        if own.reentrant and one.id in state.holders and not blockers:
-            return Condition(state.id, ())
         groups = [self._held(dict.fromkeys(blockers, 1), len(blockers), own.setters)] if blockers else []
-        return Condition(state.id, (*groups, *self._behind(one, state, atom.mode)))
+        if own.reentrant and one.id in state.holders:  # it need not queue again
+            return Condition(state.id, tuple(groups))
+        return Condition(state.id, (*groups, *self._behind(one, state, atom)))
 
     def _units(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
         own, capacity = state.declared, state.capacity()
@@ -120,7 +120,7 @@ class Compiler:
         lacking = atom.units - (capacity - state.held())
         weights = {pid: sum(modes.values()) for pid, modes in state.holders.items()}
         groups = [self._held(weights, lacking, own.setters)] if lacking > 0 else []
-        return Condition(state.id, (*groups, *self._behind(one, state, None)))
+        return Condition(state.id, (*groups, *self._behind(one, state, atom)))
 
     def _held(self, weights: dict[str, int], need: int, setters: tuple[str, ...] | None) -> Group:
         """Those who hold, and those who may free it without holding: each of them alone suffices."""
@@ -131,48 +131,10 @@ class Compiler:
             need, {**alive, **dict.fromkeys(others.alive, need)}, "hold", open=others.open, gone=gone
         )
 
-    def _behind(self, one: Participant, state: ResourceState, mode: str | None) -> list[Group]:
-        """The waiters ahead in the queue that must be served first; `mode` None: a request for units."""
-        own, wait = state.declared, one.wait
-        assert own is not None
-        assert wait is not None
-        if own.policy == "any" or one.id not in state.queue:
-            return []
-        ahead: list[str] = []
-        if own.policy == "writer-pref":
-            if mode is not None and not state.exclusive(mode):
-                ahead = [pid for pid in state.queue if pid != one.id and self._excludes(state, pid, mode)]
-        else:
-            ahead = self._ahead(state, state.queue.index(one.id), mode)
-        return [Group(len(ahead), dict.fromkeys(ahead, 1), "queue")] if ahead else []
-
-    def _ahead(self, state: ResourceState, place: int, mode: str | None) -> list[str]:
-        """Back to the first waiter that is itself behind everybody else: the rest follows from it."""
-        found = []
-        for pid in reversed(state.queue[:place]):
-            if mode is None or self._excludes(state, pid, mode):
-                found.append(pid)
-                if self._stands_for_all(state, pid):
-                    break
-        return found
-
-    def _excludes(self, state: ResourceState, pid: str, mode: str) -> bool:
-        return any(state.excludes(mode, asked) for asked in self.graph.asked_modes(pid, state.id))
-
-    def _stands_for_all(self, state: ResourceState, pid: str) -> bool:
-        wait = self.graph.participants[pid].wait
-        assert wait is not None
-        if (
-            wait.deadline is not None
-            or len(wait.needs) != 1
-            or len(wait.needs[0].of) != 1
-            or wait.needs[0].k != 1
-        ):
-            return False
-        mode = wait.needs[0].of[0].mode
-        return state.type != "rwlock" or (
-            state.declared is not None and not state.declared.conflicts and state.exclusive(mode)
-        )
+    def _behind(self, one: Participant, state: ResourceState, atom: Atom) -> list[Group]:
+        """The waiters ahead in the queue that must be served first."""
+        found = ahead(self.graph, one, state, atom)
+        return [Group(len(found), dict.fromkeys(found, 1), "queue")] if found else []
 
     def _mailbox(self, one: Participant, state: ResourceState, atom: Atom) -> Condition:
         own, op = state.declared, atom.op or "recv"
@@ -184,20 +146,15 @@ class Compiler:
     def _counterparts(self, state: ResourceState, own: Resource, op: str) -> Group:
         """Who has the right to do the opposite, or already waits to do it, whatever the list says; who may put messages back."""
         owed = self._owed(state, own.senders if op == "recv" else own.receivers)
-        ready = [pid for pid in state.waiters if self._meets(pid, state.id, op)]
+        ready = [pid for pid in state.waiters if self.graph.meets(pid, state.id, op)]
         if op != "recv" or owed.open or not state.returners:
             return replace(owed, weights={**owed.weights, **dict.fromkeys(ready, 1)})
         back = self.rights.suppliers(state.returners)
-        helpers = [pid for pid in sorted(back.alive) if not self._waits_only_for(pid, state.id)]
+        helpers = [pid for pid in sorted(back.alive) if not self.graph.waits_only_for(pid, state.id)]
         return replace(
             owed, weights={**owed.weights, **dict.fromkeys([*helpers, *ready], 1)}, open=back.open,
             gone=tuple(sorted({*owed.gone, *back.gone})),
         )  # fmt: skip
-
-    def _waits_only_for(self, pid: str, r: str) -> bool:
-        """Whether it can put nothing back before it was served here itself."""
-        wait = self.graph.participants[pid].wait
-        return wait is not None and wait.deadline is None and [(c.k, a.r) for c in wait.needs for a in c.of] == [(1, r)]
 
     def _mailbox_ready(self, one: Participant, state: ResourceState, op: str) -> bool:
         assert state.declared is not None
@@ -207,12 +164,8 @@ class Compiler:
         if op == "send" and (capacity is None or state.count < capacity):
             return True
         return capacity == 0 and any(
-            pid != one.id and self._meets(pid, state.id, op) for pid in state.waiters
+            pid != one.id and self.graph.meets(pid, state.id, op) for pid in state.waiters
         )
-
-    def _meets(self, pid: str, r: str, op: str) -> bool:
-        wait = self.graph.participants[pid].wait
-        return wait is not None and any(a.r == r and a.op not in (None, op) for c in wait.needs for a in c.of)
 
     def _owed(self, state: ResourceState, names: tuple[str, ...] | None) -> Group:
         """One of those who have the right, or may close; an absent list means anybody."""
@@ -235,15 +188,14 @@ class Compiler:
         if own.members is None or atom.seq is None:
             return Condition(state.id, (Group(1, {}, "owe", open=True),), atom.seq)
         return self._sharing(
-            state, "seq", atom.seq, lambda: self._absent(state, own.members or (), atom.seq or 0)
+            state, "seq", atom.seq, lambda: self._absent(state, atom.seq or 0)
         )
 
-    def _absent(self, state: ResourceState, members: tuple[str, ...], seq: int) -> tuple[Group, ...]:
+    def _absent(self, state: ResourceState, seq: int) -> tuple[Group, ...]:
         if state.mismatched(seq):
             return (Group(1, dict.fromkeys((), 1), "owe", never="mismatch"),)
         groups = []
-        for name in members:
-            issuing = self.issuing(state, name)
+        for name, issuing in state.issuing(self.graph.participants).items():
             if any(state.arrivals[pid] >= seq for pid in issuing):
                 continue
             alive = {pid: 1 for pid in issuing if self.graph.participants[pid].how is None}
@@ -257,12 +209,7 @@ class Compiler:
 
     def issuing(self, state: ResourceState, name: str) -> list[str]:
         """The participants of `name` that have issued on the group, of its newest incarnation."""
-        if name in self.graph.participants and parse(name).source != name:  # a thread is nobody but itself
-            return [name] if name in state.arrivals else []
-        mine = [self.graph.participants[pid] for pid in state.arrivals]
-        mine = [one for one in mine if name in (one.member, one.source)]
-        newest = max((one.incarnation for one in mine), default=0)
-        return [one.id for one in mine if one.incarnation == newest]
+        return state.issuing(self.graph.participants).get(name, [])
 
     def _never_issued(self, name: str) -> Group:
         known = self.graph.participants.get(name)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from unknot.graph.events import Clause, Record
+from unknot.graph.gates import RUNNING, Node
 from unknot.graph.ids import Identity, parse
 
 How = Literal["exit", "crash", "fence"]
@@ -17,7 +18,8 @@ class CurrentWait:
     """The one blocking need that a participant stands in. Times are seconds on the clock of the run.
 
     `placed` says that the order of the queues is known for it (events in true order); `passed` names
-    resources that have let it go by a passing event (set, signal, close), whatever they look like now.
+    resources that have let it go by a passing event (set, signal, close), whatever they look like now;
+    `simple` says that it asks for one thing.
     """
 
     ticket: int
@@ -30,13 +32,15 @@ class CurrentWait:
     interruptible: bool
     bypass: bool
     placed: bool
-    passed: set[str] = field(default_factory=set)
+    passed: frozenset[str] = frozenset()
+    simple: bool = False
 
     def resources(self) -> tuple[str, ...]:
         """The resources it names, each once, in order."""
-        return tuple(
-            dict.fromkeys(atom.r for clause in self.needs for atom in clause.of if atom.r is not None)
-        )
+        if self.simple:
+            r = self.needs[0].of[0].r
+            return () if r is None else (r,)
+        return tuple(dict.fromkeys(atom.r for clause in self.needs for atom in clause.of if atom.r is not None))
 
 
 @dataclass(slots=True)
@@ -55,8 +59,9 @@ class Participant:
     how: How | None = None
     ended_at: float | None = None
     holds: dict[str, int] = field(default_factory=dict)
-    issued: set[str] = field(default_factory=set)
+    issued: frozenset[str] = frozenset()
     last_progress: float | None = None
+    node: Node = field(default_factory=Node, repr=False, compare=False)
 
     @property
     def state(self) -> State:
@@ -74,6 +79,8 @@ class Participant:
 def new_participant(pid: str, at: float, identity: Identity | None = None) -> Participant:
     """A running participant, with the parts that its id tells unless `identity` says otherwise."""
     own = identity or parse(pid)
+    node = Node(pid)
+    node.at, node.left, node.need, node.free = 0.0, 0, 0, RUNNING
     return Participant(
         id=pid,
         member=own.member,
@@ -82,6 +89,7 @@ def new_participant(pid: str, at: float, identity: Identity | None = None) -> Pa
         source=own.source,
         thread=own.thread,
         started_at=at,
+        node=node,
     )
 
 

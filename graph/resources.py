@@ -6,11 +6,19 @@ from these facts. A lock that changes hands is then one changed entry, however m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from unknot.graph.collectives import FIELDS, comparable
-from unknot.graph.events import Resource
+from unknot.graph.events import Arrive, Resource
+from unknot.graph.gates import Node
+from unknot.graph.ids import parse
+
+if TYPE_CHECKING:
+    from unknot.graph.participants import Participant
 
 HELD = frozenset({"lock", "rwlock", "semaphore", "slots", "reservation"})
 UNITS = frozenset({"semaphore", "slots", "reservation"})
@@ -27,6 +35,7 @@ class ResourceState:
     counts is lost. taken: when and where holders took it, as far as that was told. waiters: who waits, in the order
     of asking. queue: those of them whose place is known, in the order of being served. count: messages in a mailbox
     or the number of a latch. returners: who has messages of a mailbox in its hands and may put them back.
+    by_threads: a thread that is not the main one has issued.
     """
 
     id: str
@@ -36,6 +45,7 @@ class ResourceState:
     queue: list[str] = field(default_factory=list)
     count: int = 0
     returners: tuple[str, ...] = ()
+    by_threads: bool = False
     is_set: bool = False
     closed: bool = False
     store_counted: bool = False
@@ -45,6 +55,7 @@ class ResourceState:
     signatures: dict[int, dict[str, Signature]] = field(default_factory=dict)
     sites: dict[int, dict[str, str]] = field(default_factory=dict)
     taken: dict[str, tuple[float, str]] = field(default_factory=dict)
+    gates: dict[tuple[Any, ...], Node] | None = field(default=None, repr=False, compare=False)
 
     @property
     def type(self) -> str:
@@ -92,12 +103,42 @@ class ResourceState:
 
     def mismatched(self, seq: int) -> bool:
         """Whether two participants issued different operations as number `seq`."""
-        columns = zip(*self.signatures.get(seq, {}).values(), strict=False)
+        issued = self.signatures.get(seq)
+        if not issued or len(set(issued.values())) == 1:
+            return False
+        columns = zip(*issued.values(), strict=False)
         return any(len({value for value in column if value is not None}) > 1 for column in columns)
+
+    def signature(self, event: Arrive) -> Signature:
+        """What `event` tells of the fields that must be equal."""
+        names = self.fields()
+        if names is FIELDS:
+            return event.op, event.shape, event.dtype, event.root, event.reduce_op
+        return tuple(getattr(event, name, None) for name in names)
 
     def fields(self) -> tuple[str, ...]:
         """What must be equal in all ranks; a field that a rank does not tell agrees with any."""
         return (self.declared.match if self.declared is not None else None) or FIELDS
+
+    def issuing(self, people: Mapping[str, Participant]) -> dict[str, list[str]]:
+        """For each declared member its participants that have issued here, those of its newest incarnation."""
+        found: dict[str, list[str]] = {}
+        others = set()
+        for name in self.declared_members:
+            found[name] = []
+            if name not in people or parse(name).source == name:
+                others.add(name)
+            elif name in self.arrivals:  # a thread is nobody but itself
+                found[name] = [name]
+        for pid in self.arrivals if others else ():
+            one = people[pid]
+            for name in {one.member, one.source} & others:
+                mine = found[name]
+                if not mine or one.incarnation == people[mine[0]].incarnation:
+                    mine.append(pid)
+                elif one.incarnation > people[mine[0]].incarnation:
+                    found[name] = [pid]
+        return found
 
     def forget(self, participant: str) -> None:
         """Void whatever `participant` holds and has issued here."""
@@ -113,7 +154,7 @@ class ResourceState:
     def arrive(self, participant: str, seq: int, signature: Signature, site: str | None = None) -> None:
         """Note that `participant` has issued everything up to `seq`; what it was and where, if that is told."""
         self.arrivals[participant] = max(seq, self.arrivals.get(participant, seq))
-        if all(part is None for part in signature):
+        if signature.count(None) == len(signature):
             return
         self.signatures.setdefault(seq, {})[participant] = comparable(self.fields(), signature)
         if site is not None:
@@ -136,3 +177,8 @@ KEPT_TAKEN = 64
 def first_count(resource: Resource) -> int:
     """What a newly declared resource counts: messages of a mailbox, the number of a latch."""
     return next((n for n in (resource.count, resource.initial) if n is not None), 0)
+
+
+def differs(one: Resource, other: Resource) -> bool:
+    """Whether two declarations of a resource differ in more than what it counts at the moment."""
+    return msgspec.structs.replace(one, count=None, t=0.0, p="") != msgspec.structs.replace(other, count=None, t=0.0, p="")

@@ -41,9 +41,9 @@ class Rights:
     def __init__(self, graph: LiveGraph) -> None:
         self._graph = graph
         self._cache: dict[tuple[str, ...], Suppliers] = {}
-        drivers = [one for one in graph.participants.values() if one.role == "driver" and not one.is_queue]
-        self._drivers = frozenset(one.id for one in drivers if one.how is None)
-        self._no_driver = not drivers
+        people = graph.participants
+        self._drivers = frozenset(pid for pid in graph.drivers if people[pid].how is None)
+        self._no_driver = not graph.drivers
 
     def suppliers(self, names: Iterable[str]) -> Suppliers:
         """Who may help by the list `names`."""
@@ -91,8 +91,7 @@ class Rights:
 
     def _heard_of(self, member: str, fence: int) -> bool:
         """Whether a live process of `member` has reported, though none of its threads is known."""
-        sources = (parse(source) for source in self._graph.sources)
-        return any(own.member == member and own.incarnation >= fence for own in sources)
+        return self._graph.heard.get(member, -1) >= fence
 
     def _threads(self, source: str) -> list[Participant]:
         everybody = (self._graph.participants[pid] for pid in self._graph.by_source.get(source, ()))

@@ -242,7 +242,8 @@ def _suspects(state: Analysis) -> tuple[Suspect, ...]:
     found = []
     view = View(state.live_by_known, unknown_help=False)
     opened: dict[int, list[Group]] = {}
-    for pid in sorted(state.waiting.keys() - state.stuck):
+    goes_on = state.live_by_known - state.timed - state.untold  # each of their clauses is met by somebody known
+    for pid in sorted(state.waiting.keys() - state.stuck - goes_on):
         wait = _wait(state, pid)
         opens = []
         for condition in view.unmet(state.needs[pid]):

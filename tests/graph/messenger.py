@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from hypothesis import strategies as st
 
+from tests.graph.chances import Chances
 from tests.graph.oracle import World
 from tests.graph.scripts import PEOPLE, possible, resources
 from unknot.graph import events as ev
@@ -17,14 +16,12 @@ from unknot.graph.finding import Finding
 from unknot.graph.live import LiveGraph
 from unknot.graph.verdict import evaluate
 
-Draw = Callable[..., Any]
-
 
 class Run:
     """Truth on one side (`true`, `world`), a monitor on the other (`seen`), messages in between."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, chances: Chances) -> None:
+        self.chances = chances
         self.true, self.seen, self.world = LiveGraph(), LiveGraph(), World()
         self.clock = itertools.count(1)
         self.rounds = itertools.count(1)
@@ -34,7 +31,7 @@ class Run:
         self.questions: list[tuple[str, int]] = []
         self.answers: list[Answered] = []
         self.confirmed: list[Finding] = []
-        self.kinds = resources(draw)
+        self.kinds = resources(chances)
         for kind in self.kinds:
             self.happen(kind)
         self.seen.absorb(ev.Record(src="store", n=0, t=0.0, events=tuple(self.kinds)))
@@ -50,7 +47,7 @@ class Run:
 
     def act(self) -> None:
         number = next(self.clock)
-        drawn = (possible(self.draw, self.true, self.kinds, number) for _ in range(3))
+        drawn = (possible(self.chances, self.true, self.kinds, number) for _ in range(3))
         event = next((one for one in drawn if one is not None), None)
         if event is None or (isinstance(event, ev.Wake) and event.p in self.world.stuck()):
             return
@@ -88,8 +85,8 @@ class Run:
         busy = [pid for pid in PEOPLE if self.wires[pid]]
         if not busy:
             return
-        wire = self.wires[self.draw(st.sampled_from(busy))]
-        fate = self.draw(st.sampled_from(["ok"] * 5 + ["lost", "twice", "overtakes"])) if faults else "ok"
+        wire = self.wires[self.chances.pick(busy)]
+        fate = self.chances.pick(["ok"] * 5 + ["lost", "twice", "overtakes"]) if faults else "ok"
         place = 1 if fate == "overtakes" and len(wire) > 1 else 0
         record = wire[place] if fate == "twice" else wire.pop(place)
         if fate != "lost":
@@ -123,7 +120,7 @@ class Run:
     def answer(self) -> None:
         """Some publisher answers: its number and its tickets of this moment."""
         if self.questions:
-            source, round_id = self.questions.pop(self.draw(st.integers(0, len(self.questions) - 1)))
+            source, round_id = self.questions.pop(self.chances.number(0, len(self.questions) - 1))
             tickets = {source: self.true.ticket(source)}
             self.answers.append(Answered(source=source, round_id=round_id, n=self.n[source], tickets=tickets))
 
@@ -131,7 +128,7 @@ class Run:
         """Some answer arrives; before it, the counts of the mailboxes are read from the store."""
         if not self.answers:
             return
-        answer = self.answers.pop(self.draw(st.integers(0, len(self.answers) - 1)))
+        answer = self.answers.pop(self.chances.number(0, len(self.answers) - 1))
         for key in list(self.candidates):
             self.count(self.candidates[key].finding)
             self.follow(key, self.candidates[key].feed(answer, self.seen))

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from unknot.graph import events as ev
 
 State = tuple[Any, ...]
 WRITERS = ("x", "w", "write")
+HELD = ("lock", "rwlock", "semaphore", "slots", "reservation")
+UNITS = ("semaphore", "slots", "reservation")
+FLAGGED = ("event", "condition", "external")
 LIMIT = 200_000
 
 
@@ -34,6 +38,7 @@ class World:
     queues: dict[str, list[str]] = field(default_factory=dict)
     passed: set[tuple[str, str]] = field(default_factory=set)
     people: dict[str, str] = field(default_factory=dict)
+    fences: dict[str, int] = field(default_factory=dict)
 
     def apply(self, event: ev.Event) -> None:
         getattr(self, f"_{type(event).__name__.lower()}")(event)
@@ -106,8 +111,12 @@ class World:
         if self.counts[e.r] == 0:
             self._pass(e.r)
 
-    def _pass(self, r: str) -> None:
-        self.passed |= {(p, r) for p in self.queues.get(r, ())}
+    def _signal(self, e: ev.Signal) -> None:
+        self._pass(e.r, len(self.people) if e.n == "all" else int(e.n))
+
+    def _pass(self, r: str, n: int = 1000) -> None:
+        present = [p for p in self.queues.get(r, ()) if (p, r) not in self.passed]
+        self.passed |= {(p, r) for p in present[:n]}
 
     def _arrive(self, e: ev.Arrive) -> None:
         self.arrived[e.r, e.p] = max(e.seq, self.arrived.get((e.r, e.p), e.seq))
@@ -116,16 +125,19 @@ class World:
             self.bad.add((e.r, e.seq))
 
     def _fence(self, e: ev.Fence) -> None:
-        for p in [p for p in self.people if p.partition("#")[0] == e.member]:
-            if int(p.partition("#")[2]) < e.incarnation:
-                self._leave(p)
-                self.people[p] = "fence"
-                self.holds = {k: n for k, n in self.holds.items() if k[1] != p}
+        self.fences[e.member] = max(e.incarnation, self.fences.get(e.member, 0))
+        for p in [p for p in self.people if member(p) == e.member and incarnation(p) < e.incarnation]:
+            self._leave(p)
+            self.people[p] = "fence"
+            self.holds = {k: n for k, n in self.holds.items() if k[1] != p}
 
     # --- semantics ---
 
     def conflict(self, r: str, one: str, other: str) -> bool:
-        return self.kinds[r].type != "rwlock" or one in WRITERS or other in WRITERS
+        kind = self.kinds[r]
+        if kind.conflicts is not None and kind.type == "rwlock":
+            return other in kind.conflicts.get(one, ()) or one in kind.conflicts.get(other, ())
+        return kind.type != "rwlock" or one in WRITERS or other in WRITERS
 
     def modes(self, p: str, r: str) -> list[str]:
         return [a.mode for c in self.waits[p].needs for a in c.of if a.r == r] if p in self.waits else []
@@ -159,33 +171,79 @@ class World:
         for p in self.waits.keys() - running:
             found += self.goings(p, state)
         for r, p, m in holds:
-            if p in running:
+            setters = self.kinds[r].setters
+            if (p in running and self.people[p] == "run") or (setters and self.anybody(setters, running)):
                 found.append((running, frozenset(i for i in held if i[0] != (r, p, m)), counts, flags, arrived))
         for r, kind in self.kinds.items():
             for n in self.changes(r, kind, running, numbers):
                 found.append((running, held, tuple(sorted({**numbers, r: n}.items())), flags, arrived))
-            if kind.type == "event" and self.anybody(kind.setters, running):
+            if r not in flags and self.flags_up(kind, running):
                 found.append((running, held, counts, flags | {r}, arrived))
             for m in kind.members or ():
-                if m in running and came.get((r, m), -1) < self.last_seq(r):
+                if self.came(r, m, came) < self.last_seq(r) and self.may_come(r, m, running):
                     later = {**came, (r, m): self.last_seq(r)}
                     found.append((running, held, counts, flags, tuple(sorted(later.items()))))
         return found
 
+    def flags_up(self, kind: ev.Resource, running: frozenset[str]) -> bool:
+        """Whether somebody may set, signal or close."""
+        if kind.type == "mailbox":
+            return kind.closers is not None and self.anybody(kind.closers, running)
+        return kind.type in FLAGGED and self.anybody(kind.setters, running)
+
     def last_seq(self, r: str) -> int:
         return max((a.seq or 0 for w in self.waits.values() for c in w.needs for a in c.of if a.r == r), default=-1)
 
-    def anybody(self, names: tuple[str, ...] | None, running: frozenset[str]) -> bool:
-        return names is None or any(p in running for p in self.named(names))
+    def issuing(self, r: str, m: str) -> list[str]:
+        """Who has issued operations of the group for the member `m`: those of its newest incarnation."""
+        if m in self.people and source(m) != m:
+            return [m] if (r, m) in self.arrived else []
+        mine = [p for g, p in self.arrived if g == r and m in (member(p), source(p))]
+        return [p for p in mine if incarnation(p) == max(map(incarnation, mine))]
 
-    def named(self, names: tuple[str, ...]) -> list[str]:
-        return [p for p in self.people if any(n in (p, p.partition("#")[0]) for n in names)]
+    def came(self, r: str, m: str, came: dict[tuple[str, str], int]) -> int:
+        return max(came.get((r, p), -1) for p in (m, *self.issuing(r, m)))
+
+    def may_come(self, r: str, m: str, running: frozenset[str]) -> bool:
+        issuing = self.issuing(r, m) or ([m] if m in self.people else [])
+        if issuing:
+            return any(p in running and self.people[p] == "run" for p in issuing)
+        return self.anybody((m,), running)
+
+    def anybody(self, names: tuple[str, ...] | None, running: frozenset[str]) -> bool:
+        return names is None or any(self.named(name, running) for name in names)
+
+    def named(self, name: str, running: frozenset[str]) -> bool:
+        """Whether somebody whom `name` means can act, or somebody new may come and do it."""
+        if any(mark in name for mark in "*?["):
+            matched = {member(p) for p in self.people if fnmatchcase(member(p), name)}
+            return self.newcomer(running) or any(self.named(m, running) for m in matched)
+        if "#" not in name:
+            mine = [p for p in self.people if member(p) == name and not queue(p)]
+            mine = [p for p in mine if incarnation(p) == max(map(incarnation, mine))]
+            if not mine or incarnation(mine[0]) < self.fences.get(name, 0):
+                return self.newcomer(running)
+        elif "/" in name.partition("#")[2]:
+            mine = [name] if name in self.people else []
+        else:
+            mine = [p for p in self.people if source(p) == name and not queue(p)]
+        if mine:
+            return any(p in running and self.people[p] == "run" for p in mine)
+        if incarnation(name) < self.fences.get(member(name), 0):
+            return False
+        return any(source(p) == source(name) for p in self.people) or self.newcomer(running)
+
+    def newcomer(self, running: frozenset[str]) -> bool:
+        """Only a driver brings somebody new; where none is known, anybody might."""
+        drivers = [p for p in self.people if p.startswith("driver/") and not queue(p)]
+        return not drivers or any(p in running and self.people[p] == "run" for p in drivers)
 
     def changes(self, r: str, kind: ev.Resource, running: frozenset[str], numbers: dict[str, int]) -> list[int]:
         found = []
         if kind.type == "mailbox":
             room = kind.capacity is None or numbers[r] < kind.capacity
-            if room and numbers[r] < 3 and self.anybody(kind.senders, running):
+            back = kind.returners is not None and self.anybody(kind.returners, running)
+            if room and numbers[r] < 3 and (back or self.anybody(kind.senders, running)):
                 found.append(numbers[r] + 1)
             if numbers[r] > 0 and self.anybody(kind.receivers, running):
                 found.append(numbers[r] - 1)
@@ -214,32 +272,39 @@ class World:
     def met(self, p: str, a: ev.Atom, state: State) -> bool:
         running, held, counts, flags, arrived = state
         if a.external is not None:
-            return False
+            return not a.closed
         if a.p is not None:
-            return a.p in running or self.people.get(a.p) == "exit"
+            return a.p in running or self.people.get(a.p, "unknown") in ("exit", "fence", "unknown")
         assert a.r is not None
         kind, holds, numbers = self.kinds[a.r], dict(held), dict(counts)
-        if (p, a.r) in self.passed:
+        if (p, a.r) in self.passed or a.r in flags:
             return True
-        if kind.type in ("lock", "rwlock", "semaphore"):
+        if kind.type in HELD:
             return self.granted(p, a, state, holds)
         if kind.type == "mailbox":
-            if a.r in flags:
-                return True
-            n: int = numbers[a.r]
-            return n > 0 if a.op == "recv" else kind.capacity is None or n < kind.capacity
-        if kind.type == "event":
-            return a.r in flags
+            return self.delivered(p, a, running, numbers[a.r])
+        if kind.type in FLAGGED:
+            return False
         if kind.type == "latch":
             return bool(numbers[a.r] == 0)
         came, seq = dict(arrived), a.seq or 0
-        return (a.r, seq) not in self.bad and all(came.get((a.r, m), -1) >= seq for m in kind.members or ())
+        if kind.members is None:
+            return True
+        return (a.r, seq) not in self.bad and all(self.came(a.r, m, came) >= seq for m in kind.members)
+
+    def delivered(self, p: str, a: ev.Atom, running: frozenset[str], n: int) -> bool:
+        kind = self.kinds[a.r or ""]
+        if kind.capacity == 0 and n == 0:
+            waiting = (q for q in self.waits if q != p and q not in running)
+            meets = any(b.r == a.r and b.op != a.op for q in waiting for c in self.waits[q].needs for b in c.of)
+            return meets or self.anybody(kind.senders if a.op == "recv" else kind.receivers, running)
+        return n > 0 if a.op == "recv" else kind.capacity is None or n < kind.capacity
 
     def granted(self, p: str, a: ev.Atom, state: State, holds: dict[tuple[str, str, str], int]) -> bool:
         r = a.r or ""
         kind = self.kinds[r]
         mine = [h for h in holds if h[0] == r]
-        if kind.type == "semaphore":
+        if kind.type in UNITS:
             if sum(holds[h] for h in mine) + a.units > (kind.capacity or 0):
                 return False
         elif kind.reentrant and any(h[1] == p for h in mine):
@@ -250,7 +315,23 @@ class World:
             return True
         queue = [q for q in self.queues.get(r, ()) if q not in state[0]]
         if kind.policy == "writer-pref":
-            writers = [q for q in queue if q != p and any(m in WRITERS for m in self.modes(q, r))]
-            return a.mode in WRITERS or not writers
+            writers = [q for q in queue if q != p and any(self.conflict(r, a.mode, m) for m in self.modes(q, r))]
+            return self.conflict(r, a.mode, a.mode) or not writers
         ahead = queue[: queue.index(p)]
         return not any(self.conflict(r, a.mode, m) for q in ahead for m in self.modes(q, r))
+
+
+def member(p: str) -> str:
+    return p.partition("#")[0]
+
+
+def source(p: str) -> str:
+    return member(p) + "#" + str(incarnation(p))
+
+
+def incarnation(p: str) -> int:
+    return int(p.partition("#")[2].partition("/")[0] or "1")
+
+
+def queue(p: str) -> bool:
+    return "/queue:" in p.partition("#")[2]
