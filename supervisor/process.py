@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,6 +29,7 @@ from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
 from unknot.supervisor.recorder.bystanders import Bystanders
 from unknot.supervisor.recorder.commands import Command, Listener
+from unknot.supervisor.recorder.frames import current_frames
 from unknot.supervisor.recorder.publisher import Publisher
 from unknot.supervisor.recorder.sites import stack_of
 from unknot.supervisor.recorder.table import WaitTable
@@ -165,7 +165,7 @@ class Process:
 
     def stacks(self) -> list[str]:
         """The Python stack of each thread, one text each."""
-        frames = sys._current_frames()
+        frames = current_frames()
         names = {t.ident: t.name for t in threading.enumerate()}
         return [
             f"{names.get(ident, ident)}: " + " < ".join(stack_of(frame, limit=48))

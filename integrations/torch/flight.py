@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
@@ -31,6 +30,7 @@ from unknot.graph.events import Arrive, Atom, Clause, Event, Resource, Wait
 from unknot.integrations.torch.blocked_call import waits_for_work
 from unknot.integrations.torch.issuers import Issuers
 from unknot.supervisor.recorder.bystanders import user_threads
+from unknot.supervisor.recorder.frames import current_frames
 from unknot.supervisor.recorder.sites import short_site
 from unknot.supervisor.recorder.slots import Waiting
 from unknot.supervisor.recorder.table import WaitTable
@@ -171,7 +171,7 @@ class CollectiveSource:
 
     def _look(self, group: Watched, ident: int, enqueued: int, completed: int) -> _Standing | None:
         issuer = (group.name, ident)
-        frame = sys._current_frames().get(ident)
+        frame = current_frames().get(ident)
         if enqueued <= completed or frame is None:
             self._samples.pop(issuer, None)
             self._standing.pop(issuer, None)

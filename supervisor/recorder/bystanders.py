@@ -8,7 +8,7 @@ code (Ray's collector, ours, those of pools and progress bars that only serve th
 
 from __future__ import annotations
 
-import sys
+import os
 import threading
 from collections.abc import Sequence
 
@@ -36,9 +36,14 @@ class Bystanders:
 
 def user_threads() -> list[threading.Thread]:
     """The live threads that run the user's code, as far as that can be told."""
-    # Python keeps a stand-in for each thread of a C library that once asked for its name, also when that has ended.
-    running = sys._current_frames().keys()
-    return [thread for thread in threading.enumerate() if thread.ident in running and not _is_librarys(thread)]
+    return [thread for thread in threading.enumerate() if not _is_librarys(thread) and _runs(thread)]
+
+
+def _runs(thread: threading.Thread) -> bool:
+    """Python keeps a stand-in for each thread of a C library that once asked for its name, also when that has ended."""
+    if isinstance(thread, threading._DummyThread):
+        return os.path.exists(f"/proc/self/task/{thread.native_id}")
+    return thread.is_alive()
 
 
 def _is_librarys(thread: threading.Thread) -> bool:
