@@ -127,7 +127,12 @@ def spawn(
     def start(*args: str, **more: Any) -> subprocess.Popen[str]:
         env = {**base_env, "SUPERVISOR_REDIS": redis_url, "SUPERVISOR_RUN": store.run}
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        started.append(subprocess.Popen([*COMMAND, *args], env=env, text=True, **streams))
+        # Whoever runs the tests in the background of a shell has the interrupt ignored, and children inherit that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            started.append(subprocess.Popen([*COMMAND, *args], env=env, text=True, **streams))
+        finally:
+            signal.signal(signal.SIGINT, before)
         return started[-1]
 
     yield start

@@ -17,13 +17,15 @@ def is_bounded_only(world: World) -> bool:
     """Whether the facts only bound the truth from below: then nobody is accused falsely, but somebody may be missed.
 
     Two may want the same message or the same room: being served one after the other is more than being served both. One
-    may meet another at a rendezvous who needs more than that.
+    may meet another at a rendezvous who needs more than that. Who has a message of a rendezvous in hand may put it back only to
+    somebody who stands there.
     """
     asks = [(w, a) for w in world.waits.values() for c in w.needs for a in c.of if a.op is not None]
     wanted = [(a.r, a.op) for _, a in asks]
     if len(wanted) != len(set(wanted)) or any(n > 0 for r, n in world.counts.items() if r.startswith("mailbox")):
         return True
-    return any(world.kinds[a.r or ""].capacity == 0 and sum(len(c.of) for c in wait.needs) > 1 for wait, a in asks)
+    meetings = [(wait, world.kinds[a.r or ""]) for wait, a in asks if world.kinds[a.r or ""].capacity == 0]
+    return any(sum(len(c.of) for c in wait.needs) > 1 or kind.returners is not None for wait, kind in meetings)
 
 
 class History:
