@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -131,8 +132,9 @@ def test_a_broken_group_frees_the_rank_in_a_collective_and_forms_again_in_the_sa
     assert [(r.told("reformed")["generation"], r.told("reformed")["total"]) for r in pair] == [(2, 2.0), (2, 2.0)]
     assert pair[0].told("reformed")["failed"] == "RuntimeError"
     assert [rank.end() for rank in pair] == [0, 0]
-    # The other rank may have seen the mark in the store first, and left: then there is nothing left to shut.
-    assert store.command("HGET", store.key("acks"), "break-0") in (b"broke 2 links", b"broke 0 links", b"gone")
+    # The other rank may have seen the mark first and be leaving: then one, both or none of the two links are left to shut.
+    outcome = store.command("HGET", store.key("acks"), "break-0").decode()
+    assert re.fullmatch(r"broke [012] links|gone", outcome)
 
 
 def test_a_rank_that_is_absent_but_runs_is_no_deadlock_and_the_standing_collective_is_known_with_its_site(
