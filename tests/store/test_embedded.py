@@ -166,7 +166,8 @@ def test_a_port_that_is_taken_in_the_last_moment_is_changed(
 
 
 def test_a_server_that_cannot_start_says_where_its_log_is(tmp_path: Path) -> None:
-    (tmp_path / "appendonly.aof").mkdir()
+    (tmp_path / "appendonly.aof").mkdir()  # in the way of Redis 6
+    (tmp_path / "appendonlydir").write_text("in the way of Redis 7")
     with pytest.raises(StoreUnavailable, match=r"ended at once \(status 1\); see .*redis\.log"):
         start_redis(tmp_path)
 
