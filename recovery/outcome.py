@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import struct
+from collections.abc import Sequence
 
 import msgspec
 
@@ -52,11 +53,11 @@ def final_digests(store: Store) -> dict[str, str]:
         ranks = range(group_status(store, name).size)
         told = [store.command("HGET", store.key("digest", name), str(rank)) for rank in ranks]
         if told and None not in told and len({one.split(b"|")[0] for one in told}) == 1:
-            found[name] = combined([one.split(b"|")[1].decode() for one in told])
+            found[name] = combined_hash([one.split(b"|")[1].decode() for one in told])
     return found
 
 
-def combined(of_ranks: list[str]) -> str:
+def combined_hash(of_ranks: Sequence[str]) -> str:
     """SHA-256 in hex over the digests of all ranks, by rank: each with its length in 8 bytes, little-endian."""
     digest = hashlib.sha256()
     for one in of_ranks:

@@ -122,6 +122,7 @@ class Process:
         self.publisher: Publisher | None = None
         self.progress: dict[str, int] = {}
         self.marks_lost = 0
+        self._marked: set[Mark] = set()
         self._side_stores: list[RedisStore] = []
 
     def observe(self) -> None:
@@ -183,7 +184,8 @@ class Process:
 
     def mark(self, what: Mark, *, at: float | None = None) -> None:
         """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
-        if self.incarnation > 1:
+        if self.incarnation > 1 and what not in self._marked:
+            self._marked.add(what)
             try:
                 mark(self.store, (self.member, self.incarnation), what, self.clock() if at is None else at)
             except UnknotError:

@@ -87,6 +87,7 @@ class Keeper:
         self.outcomes: dict[str, str] = {}
         self.failures: list[tuple[str, Exception]] = []
         self.restarts = 0
+        self.failed_looks = 0
         self._process = process
         self._clock = clock
         self._kept: dict[str, Kept] = {}
@@ -155,6 +156,7 @@ class Keeper:
             try:
                 self._look()
             except Exception as error:  # noqa: BLE001 - the keeper outlives what it meets, and says what it was
+                self.failed_looks += 1
                 _log.error("keeper.look.failed", error=whole_message(error))
                 self._stop.wait(_SLICE_S)
 

@@ -25,13 +25,6 @@ class Shard(msgspec.Struct, frozen=True):
     stride: tuple[int, ...]
 
 
-class RngState(msgspec.Struct, frozen=True):
-    """The random generators that a step may use."""
-
-    torch_cpu: torch.Tensor
-    python: Any
-
-
 def detach(state: Any) -> Any:
     """A copy of `state` that depends on no process group."""
 

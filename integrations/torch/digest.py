@@ -19,14 +19,15 @@ Bytes are in the machine's order, which is little-endian wherever torch runs. A 
 checkpoint turns one into the other. Anything else has no canonical bytes (pickle depends on identity and order) and is
 refused by name.
 
-`combined_hash` is over ranks in order, so it tells which shard lies where; a state that was sharded otherwise has another digest.
+`recovery.outcome.combined_hash` is over ranks in order, so it tells which shard lies where; a state that was sharded otherwise has
+another digest.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -71,14 +72,6 @@ def check_state(state: Any) -> None:
     for path, leaf in _leaves(state, ()):
         if not isinstance(leaf, torch.Tensor | Shard):
             _described(path, leaf)
-
-
-def combined_hash(of_ranks: Sequence[str]) -> str:
-    """SHA-256 in hex over the digests of all ranks, by rank."""
-    digest = hashlib.sha256()
-    for one in of_ranks:
-        _add(digest, one.encode())
-    return digest.hexdigest()
 
 
 def shown_path(path: Path) -> str:

@@ -125,7 +125,7 @@ class Ledger:
         self._settle(before=self.seq)
         self._requeue()
         self.process.mark("restored")
-        if self._entered_before or group.generation > 1:
+        if self._entered_before:
             self._broken_off[self.seq] += 1
         self._entered_before = True
 

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unknot.integrations.torch.carry import Shard
-from unknot.integrations.torch.digest import combined_hash, leaf_hashes, state_hash
+from unknot.integrations.torch.digest import leaf_hashes, state_hash
 from unknot.integrations.torch.rng import capture_rng, restore_rng, rng_from_bytes, seed
 from unknot.integrations.torch.staging import check_trainer, stage
 from unknot.recovery.checkpoint_errors import StateNotSaveable
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.outcome import combined_hash
 
 leaves = st.one_of(
     st.none(), st.booleans(), st.integers(-5, 5), st.floats(allow_nan=False), st.text(max_size=3), st.binary(max_size=3),
