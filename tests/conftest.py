@@ -8,13 +8,30 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from pytest_httpserver import HTTPServer
 
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import new_boot, register
+from unknot.supervisor.recorder.bystanders import user_threads
 from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
 
 _runs = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test() -> Iterator[None]:
+    """A thread of another test could help a driver of this one, so no ring through that driver would be proved."""
+    before = set(user_threads())
+    yield
+    _eventually(lambda: set(user_threads()) <= before)
+
+
+@pytest.fixture
+def httpserver() -> Iterator[HTTPServer]:
+    """A receiver on loopback that ends with the test; the plugin's own one lives on until the session ends."""
+    with HTTPServer(host="127.0.0.1") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,7 @@ class Proxy:
         self.lose: Callable[[bytes], bool] = lambda question: False
         self.lost: list[bytes] = []
         self._lines: list[socket.socket] = []
+        self._pumps: list[threading.Thread] = []
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
 
@@ -45,7 +46,9 @@ class Proxy:
                 self._lines += [asker, redis_side]
                 losing = threading.Event()
                 for pump in (self._questions, self._answers):
-                    threading.Thread(target=pump, args=(asker, redis_side, losing), daemon=True).start()
+                    thread = threading.Thread(target=pump, args=(asker, redis_side, losing), daemon=True)
+                    self._pumps.append(thread)
+                    thread.start()
 
     def _questions(self, asker: socket.socket, redis_side: socket.socket, losing: threading.Event) -> None:
         with contextlib.suppress(OSError):
@@ -73,6 +76,8 @@ class Proxy:
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
             line.close()
+        for pump in self._pumps:
+            pump.join(5)
 
 
 class LoseOnce:
