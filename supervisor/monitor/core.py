@@ -275,7 +275,7 @@ class MonitorCore:
         if finding is not None:
             spare = self._rests.targets(finding.core)
             tried = (*case.tried, *self._rests.in_vain(now))
-            remedy = next_remedy(finding, tried=tried, highest=self._config.on_deadlock, spare=spare)
+            remedy = next_remedy(self.graph, finding, tried=tried, highest=self._config.on_deadlock, spare=spare)
         if remedy is None or finding is None:
             vain = [pid for pid in self._rests.in_vain(now) if finding is not None and pid in finding.interruptible]
             case.incident = telling.with_vain(case.incident, vain)

@@ -1,8 +1,9 @@
-"""Which remedy comes next: a pure choice from the finding, what was tried, and the highest rung allowed.
+"""Which remedy comes next: a pure choice from the ways out that the graph offers, and the highest rung that policy allows.
 
-Cheapest first. `interrupt` helps only where the victim holds something that others of the core wait for: ending the wait makes
-it let go. To interrupt somebody who merely owes a message or an arrival frees nobody. `break` helps where a core member
-stands in a collective group. Where neither applies, or both were tried, people are told, and nothing else is done.
+The graph offers only what frees somebody, the cheapest first (`graph/victims.py`): the end of a wait whose owner then lets go what
+others of the core wait for, or the break of a collective group. Where nothing is left, or everything was tried, people are told,
+and nothing else is done. `overtake` is not asked for: no queue of ours has a waiter that only the order keeps, since
+`unknot.Lock` has one holder. A group in which somebody died or never came is not broken: its recovery re-forms it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from typing import Literal
 import msgspec
 
 from unknot.graph.finding import Finding
-from unknot.graph.ids import parse
+from unknot.graph.live import LiveGraph
+from unknot.graph.victims import choices
 from unknot.supervisor.config import Rung
 
 _HEIGHT: dict[str, int] = {"alert": 0, "interrupt": 1, "break": 2}
-_WORTH = {"environment": 0, "agent": 1, "judge": 2, "trainer": 3}
+_FREED_BY: dict[str, tuple[str, ...]] = {
+    "deadlock": ("interrupt", "break"), "mismatch": ("interrupt", "break"), "dead": ("interrupt",), "absent": ("interrupt",),
+}  # fmt: skip
 
 
 class Remedy(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,27 +32,23 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_remedy(
-    finding: Finding, *, tried: tuple[str, ...], highest: Rung, spare: frozenset[str] = frozenset()
+    graph: LiveGraph, finding: Finding, *, tried: tuple[str, ...], highest: Rung, spare: frozenset[str] = frozenset()
 ) -> Remedy | None:
     """The cheapest remedy not yet tried, None when only people can help.
 
     Args:
+        graph: in the state in which the finding holds.
         finding: confirmed.
         tried: targets of remedies that did not help.
         highest: the highest rung that policy allows.
         spare: who was interrupted the last time that these participants stood still; chosen only if nobody else can be.
     """
-    if finding.cause not in ("deadlock", "mismatch", "dead", "absent") or finding.kind == "timed":
-        return None
-    victims = [pid for pid in finding.interruptible if pid not in tried]
-    if victims and _HEIGHT[highest] >= _HEIGHT["interrupt"]:
-        victim = min(victims, key=lambda pid: (pid in spare, _worth(pid), -finding.tickets[pid], pid))
-        return Remedy(rung="interrupt", target=victim, why="its wait can be ended, and it holds what others wait for")
-    groups = [group for group in finding.groups if group not in tried]
-    if groups and finding.cause in ("deadlock", "mismatch") and _HEIGHT[highest] >= _HEIGHT["break"]:
-        return Remedy(rung="break", target=groups[0], why="no wait whose end would free a resource; the group re-forms")
+    allowed = [rung for rung in _FREED_BY.get(finding.cause, ()) if _HEIGHT[rung] <= _HEIGHT[highest]]
+    for choice in choices(graph, finding, spare=spare, tried=tried, ours=_no_queue) if allowed else ():
+        if choice.rung != "overtake" and choice.rung in allowed:
+            return Remedy(rung=choice.rung, target=choice.target, why=choice.why)
     return None
 
 
-def _worth(participant: str) -> int:
-    return _WORTH.get(parse(participant).role, 2)
+def _no_queue(resource: str) -> bool:  # noqa: ARG001 - victims asks it of each resource
+    return False

@@ -232,6 +232,19 @@ def test_a_wait_that_cannot_be_interrupted_is_not(desk: Desk) -> None:
     assert desk.last(InterruptWait).participant == A
 
 
+def test_the_wait_whose_end_frees_most_is_interrupted_though_another_is_newer(desk: Desk) -> None:
+    hub, *spokes = (desk.party(f"agent/{name}#1") for name in ("hub", "x", "y"))
+    hub.hold("lock:hub").wait(atom("lock:x"), atom("lock:y"))
+    for spoke, lock in zip(spokes, ("lock:x", "lock:y"), strict=True):
+        spoke.hold(lock).wait(atom("lock:hub"))
+    for party in (hub, *spokes):
+        party.tell()
+    desk.confirm()
+    evidence(desk)
+    assert desk.last(InterruptWait).participant == "agent/hub#1", "the end of a spoke's wait leaves the hub with the other"
+    assert "frees 2 of 2 others" in desk.incident().actions[-1].note
+
+
 def test_a_group_in_which_a_core_member_stands_is_broken_where_no_interrupt_helps(desk: Desk) -> None:
     ring_in_a_group(desk)
     desk.confirm()
