@@ -113,7 +113,7 @@ def _break(graph: LiveGraph, finding: Finding, group: str) -> Choice | None:
     frees = _freed(graph, finding, inside)
     if not frees:
         return None
-    why = f"no cheaper way: {len(inside)} waiting in {shown(group)} leave it, and it is formed again"
+    why = f"no cheaper way: whoever waits in {shown(group)} ({len(inside)}) leaves it, and it is formed again"
     return Choice(rung="break", target=group, resource=group, frees=frees, why=why)
 
 
