@@ -73,6 +73,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/graph.py
 	$(BIN)/python benchmarks/detection.py
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/recovery.py
 	$(BIN)/python benchmarks/replay.py
 
 clean:

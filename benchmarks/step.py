@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 
 from measuring import alternate, ratio_of, show_machine, show_target
 from running import ended, member_process, monitor_process
+from training import training_of
 
 from unknot.integrations.torch import flight
 from unknot.integrations.torch.group import Former, Group
@@ -40,7 +41,6 @@ from unknot.supervisor.config import Config
 from unknot.supervisor.process import Process, WorkerSettings
 from unknot.supervisor.store.embedded import start_redis
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "agent_training"
 RUN, GROUP, RANKS = "bench-step", "policy", 2
 PAIRS, WARM_UP, FEWEST_STEPS = 100, 20, 3
 BUDGET_S = 80
@@ -140,7 +140,6 @@ class Observation:
 
 
 def rank_main(rank: int) -> int:
-    sys.path.insert(0, str(EXAMPLE))
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
     process = processes.join()
@@ -148,7 +147,7 @@ def rank_main(rank: int) -> int:
     group = former.form()
     monitor_pid = int(os.environ["BENCH_MONITOR"]) if rank == 0 else None
     observation = Observation(process, group, monitor_pid)
-    step = training_step(group)
+    step = training_of(group.mesh(), rank=group.rank, size=group.size).step
     steps = steps_of_a_block(step, group)
     pairs = measure(step, observation, steps)
     former.leave()
@@ -156,32 +155,6 @@ def rank_main(rank: int) -> int:
     if rank == 0:
         print(json.dumps({"pairs": pairs, "steps": steps, **observation.counts._asdict()}))
     return 0
-
-
-def training_step(group: Group) -> Callable[[], object]:
-    """One update of the example's sharded policy on this rank's half of 16 judged episodes."""
-    torch: Any = importlib.import_module("torch")
-    shard: Any = importlib.import_module("torch.distributed.fsdp")
-    policies: Any = importlib.import_module("policy")
-    grpo: Any = importlib.import_module("grpo")
-    policy, mesh = policies.Policy(), group.mesh()
-    for part in (*policy.blocks, policy):
-        shard.fully_shard(part, mesh=mesh, reshard_after_forward=False)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=3e-3)
-    batch = grpo.collate(judged_episodes(torch, policies)[group.rank :: group.size])
-    return lambda: grpo.update(policy, optimizer, batch)
-
-
-def judged_episodes(torch: Any, policies: Any) -> list[Any]:
-    rollout: Any = importlib.import_module("rollout")
-    treasure: Any = importlib.import_module("treasure")
-    judging: Any = importlib.import_module("judging")
-    policy, chance, world = policies.Policy(seed=5), torch.Generator().manual_seed(5), treasure.Treasure()
-    return [
-        judging.judge(rollout.play(world, lambda tokens: policy.act(tokens, chance), seed=seed))
-        for seed in range(4)
-        for _ in range(4)
-    ]
 
 
 def steps_of_a_block(step: Callable[[], object], group: Group) -> int:
