@@ -2,9 +2,11 @@
 
 After a roll-back the trainer group stands at its manifest, while agents may have made items with newer weights: they stay in
 the mailboxes with the version they were sampled with in their meta. When the re-formed group publishes other weights under
-that number, or has not come so far again, the item is off the standing time-line. Three policies: `keep` uses it all the same (off-policy
-methods do not mind, and a bit-identical repeat never meets it), `drop` consumes it without using it, `rollback_agents` asks for the
-agents to be rolled back too, which is not for the mailbox to do: the item is delivered.
+that number, or has not come so far again, the item is off the standing time-line. Two policies: `keep` uses it all the same (off-policy
+methods do not mind, and a bit-identical repeat never meets it), `drop` consumes it without using it.
+
+Rejected: rolling the agents back too. What they have committed since the manifest others have received, so all of them and all mailboxes
+would have to go back at once: that is a roll-back of the run, not the fate of an item.
 """
 
 from __future__ import annotations
@@ -16,8 +18,8 @@ from unknot.recovery.items import Item
 from unknot.recovery.ports import Store
 from unknot.recovery.weights import Version, standing_digest
 
-Policy = Literal["keep", "drop", "rollback_agents"]
-Fate = Literal["deliver", "drop", "roll back"]
+Policy = Literal["keep", "drop"]
+Fate = Literal["deliver", "drop"]
 
 
 def is_abandoned(sampled: Version | None, standing: str | None) -> bool:
@@ -34,7 +36,7 @@ def fate_of(policy: Policy, sampled: Version | None, standing: str | None) -> Fa
     """What `policy` does with an item; arguments as `is_abandoned`."""
     if policy == "keep" or not is_abandoned(sampled, standing):
         return "deliver"
-    return "drop" if policy == "drop" else "roll back"
+    return "drop"
 
 
 def sampled_version(meta: Any) -> Version | None:

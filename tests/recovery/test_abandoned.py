@@ -28,8 +28,7 @@ OLD = Version(name="w", generation=1, n=3, digest="old")
         ("drop", OLD, "old", "deliver"),
         ("drop", OLD, None, "deliver"),
         ("drop", None, "new", "deliver"),
-        ("rollback_agents", OLD, "new", "roll back"),
-        ("rollback_agents", OLD, "old", "deliver"),
+        ("keep", OLD, "", "deliver"),
     ],
 )
 def test_the_fate_of_an_item_follows_from_policy_and_versions(
@@ -77,9 +76,8 @@ def test_a_step_that_drops_consumes_them_with_its_commit(store: RedisStore, join
     assert (box.statistics().acked, contents(store, judge, "raw")) == (4, [])
 
 
-@pytest.mark.parametrize("policy", ["keep", "rollback_agents"])
-def test_other_policies_drop_nothing(store: RedisStore, policy: Policy) -> None:
-    assert dropping(store, policy) is None
+def test_keep_drops_nothing(store: RedisStore) -> None:
+    assert dropping(store, "keep") is None
 
 
 def test_a_version_that_is_not_kept_any_more_may_have_been_the_one(store: RedisStore, join: Join) -> None:
