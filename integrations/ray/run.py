@@ -31,6 +31,7 @@ from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
 from unknot.recovery.restart import RestartPolicy
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.store.incident_store import IncidentStore
@@ -210,6 +211,18 @@ class Run:
         box = Mailbox(name, self._process.store, self._process.recorder)
         box.declare(capacity, _listed(senders), _listed(receivers), ack=ack, order=order, origins=origins)
         return box
+
+    def weights(self, name: str, *, publishers: str | Sequence[str]) -> None:
+        """Declare who publishes weights. Needed only where others than trainers do.
+
+        Args:
+            name: of the weights.
+            publishers: member names or patterns such as "judge/*".
+
+        Raises:
+            ConfigError: declared otherwise already, or nobody is named.
+        """
+        declare_publishers(self._process.store, name, _listed(publishers) or ())
 
     def mailbox_statistics(self, name: str) -> MailboxStatistics:
         """A mailbox as it stands. ConfigError when it is not declared."""

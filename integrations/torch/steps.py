@@ -351,25 +351,30 @@ class Step:
     def publish(self, name: str, state: Any) -> None:
         """Publish `state` as version `seq + 1` of weights `name` once the step is voted; rank 0's is published.
 
-        All ranks may call it (making a full state is a collective); the values of the others are not used.
+        All ranks may call it (making a full state is a collective); the values of the others are not used. ConfigError on rank 0:
+        others are declared to publish them (`run.weights`).
         """
+        if self._ledger.group is not None and self._ledger.group.rank == 0:
+            self._weights(name).check_publish()
         self._publications.append((name, state))
 
     def publish_now(self) -> None:
         """The step counts: let the weights be seen."""
         ledger = self._ledger
-        process, group = ledger.process, ledger.group
+        group = ledger.group
         assert group is not None
         for name, state in self._publications:
             if group.rank == 0:
-                weights = Weights(name, process.store, process.recorder, keep=process.config.weights_kept)
-                weights.publish(state, group.generation, n=self.seq + 1)
+                self._weights(name).publish(state, group.generation, n=self.seq + 1)
             ledger.published(name, self.seq + 1)
 
     def latest(self, name: str, *, exact: int | None = None) -> Published:
         """The newest version of weights, or the version `exact`; waits until it is there."""
+        return self._weights(name).latest(exact=exact)
+
+    def _weights(self, name: str) -> Weights:
         process = self._ledger.process
-        return Weights(name, process.store, process.recorder).latest(exact=exact)
+        return Weights(name, process.store, process.recorder, keep=process.config.weights_kept)
 
 
 _ledger: Ledger | None = None
