@@ -64,6 +64,5 @@ def deadlock_of(run: unknot.Run) -> Incident | None:
             run.wait(timeout=timedelta(seconds=3))
         found = [i for i in run.incidents(open_only=False) if i.cause == "deadlock"]
         if found:
-            print(*(line.text for line in found[0].lines), sep="\n")
             return found[0]
     return None
