@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from unknot.recovery.errors import ConfigError, FencedError, StoreCorrupt
 from unknot.recovery.ports import RedisValue, Store
+from unknot.recovery.values import shown
 
 _NAME = re.compile(r"[^\s|/\x00-\x1f]{1,200}")
 _CORRUPT = re.compile(r"UNKNOTTYPE (\S+) (.*)")
@@ -61,9 +62,9 @@ def ask_as_member(store: Store, script: str, member: str, incarnation: int, *arg
 
 def check_name(kind: str, name: str) -> str:
     """`name` if it can name a lock, mailbox, group or weights, else ConfigError."""
-    if _NAME.fullmatch(name):
+    if isinstance(name, str) and _NAME.fullmatch(name):
         return name
     raise ConfigError(
-        what=f"{name!r} cannot name a {kind}",
+        what=f"{shown(name)} cannot name a {kind}",
         todo="use 1 to 200 characters without spaces, '|' and '/'",
     )

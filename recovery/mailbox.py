@@ -21,7 +21,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import msgspec
 
@@ -30,13 +30,12 @@ from unknot.recovery.answers import Answer, ask, ask_as_member, check_name
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.items import VALUE_LIMIT, pack, unpack
 from unknot.recovery.items import Item as Item
+from unknot.recovery.mailbox_settings import DEFAULT_CAPACITY, MailboxSettings, settings_of
+from unknot.recovery.mailbox_settings import Ack as Ack
+from unknot.recovery.mailbox_settings import Order as Order
 from unknot.recovery.ports import Recorder, Store
 from unknot.recovery.registration import check_member
 from unknot.recovery.waiting import Mode, Request, obtain
-
-DEFAULT_CAPACITY = 1024
-Ack = Literal["step", "manifest"]
-Order = Literal["arrival", "origin"]
 
 
 class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,17 +57,6 @@ class MailboxStatistics(msgspec.Struct, frozen=True, kw_only=True):
     def unacked(self) -> int:
         """Received or taken, and not yet consumed."""
         return self.taken - self.acked
-
-
-class MailboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a mailbox is declared. `senders`, `receivers`: patterns of members, None: anybody; `origins`: with order `origin` alone."""
-
-    capacity: int = DEFAULT_CAPACITY
-    senders: tuple[str, ...] | None = None
-    receivers: tuple[str, ...] | None = None
-    ack: Ack = "step"
-    order: Order = "arrival"
-    origins: tuple[str, ...] | None = None
 
 
 class Mailbox:
@@ -99,7 +87,7 @@ class Mailbox:
 
         Args:
             capacity: how many unconsumed items make it full; at least 1.
-            senders: patterns of member names such as `agent/*`; None: anybody may.
+            senders: patterns of member names such as `agent/*`; None: anybody may, an empty list: nobody.
             receivers: as senders.
             ack: when items that a trainer group takes are consumed: `step` (the step is done) or `manifest` (a manifest
                 covers it). Items received in a step of any other member are consumed by its commit.
@@ -107,13 +95,11 @@ class Mailbox:
             origins: with order `origin`, the members that items come from first, in the order of their turns.
 
         Raises:
-            ConfigError: it exists with other settings, or these cannot be.
+            ConfigError: it exists with other settings, or these cannot be: the message names the one that cannot.
         """
-        wanted = MailboxSettings(
-            capacity=capacity, senders=_patterns(senders), receivers=_patterns(receivers), ack=ack, order=order,
-            origins=None if origins is None else tuple(origins),
-        )  # fmt: skip
-        check_settings(self.name, wanted)
+        wanted = settings_of(
+            self.name, capacity=capacity, senders=senders, receivers=receivers, ack=ack, order=order, origins=origins
+        )
         answer = ask(self._store, "mbox_declare", self.name, *_as_arguments(wanted))
         if answer.word == "differs":
             named = zip(MailboxSettings.__struct_fields__, (answer.text(i) for i in range(6)), strict=True)
@@ -336,12 +322,6 @@ def _unless_given_up(
     return ask_or_leave
 
 
-def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
 def _as_json(names: tuple[str, ...] | None) -> str:
     return "" if names is None else json.dumps(names)
 
@@ -367,26 +347,6 @@ def _from_fields(found: Sequence[bytes | None]) -> MailboxSettings:
         },
         MailboxSettings,
     )  # fmt: skip
-
-
-def check_settings(name: str, wanted: MailboxSettings) -> None:
-    """ConfigError if no mailbox can be like that."""
-    if wanted.capacity < 1:
-        raise ConfigError(what=f"mailbox {name} cannot have capacity {wanted.capacity}", todo="give at least 1")
-    for what, value, known in (("ack", wanted.ack, Ack), ("order", wanted.order, Order)):
-        if value not in get_args(known):
-            raise ConfigError(
-                what=f"mailbox {name} cannot have {what}={value!r}", todo=f"use one of {', '.join(get_args(known))}"
-            )
-    if (wanted.order == "origin") != bool(wanted.origins):
-        raise ConfigError(
-            what=f"mailbox {name} has order={wanted.order!r} and origins={wanted.origins}",
-            todo="with order='origin' name the members that items come from first, in the order of their turns; else none",
-        )
-    for origin in wanted.origins or ():
-        check_member(origin)
-    if len(set(wanted.origins or ())) < len(wanted.origins or ()):
-        raise ConfigError(what=f"mailbox {name} has an origin twice", todo="name each once")
 
 
 def no_origin(mailbox: str, member: str) -> ConfigError:

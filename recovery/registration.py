@@ -11,6 +11,7 @@ from unknot.recovery.answers import ask, ask_as_member
 from unknot.recovery.errors import ConfigError, LeaseLost
 from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
+from unknot.recovery.values import shown
 
 DEFAULT_LEASE_S = 5.0
 
@@ -165,11 +166,18 @@ def fence(store: Store, member: str, incarnation: int, *, why: str, leader_token
     )
 
 
+def is_member(name: object) -> bool:
+    """Whether `name` is role/name, without signs that separate."""
+    if not isinstance(name, str):
+        return False
+    role, slash, own = name.partition("/")
+    return bool(role and slash and own) and "/" not in own and not any(sign in name for sign in "#| \n")
+
+
 def check_member(member: str) -> None:
     """ConfigError unless `member` is role/name, without signs that separate."""
-    role, slash, name = member.partition("/")
-    if not (role and slash and name) or any(sign in member for sign in "#| \n") or "/" in name:
-        raise ConfigError(what=f"{member!r} is no member", todo="name it role/name, such as agent/rollout-3")
+    if not is_member(member):
+        raise ConfigError(what=f"{shown(member)} is no member", todo="name it role/name, such as agent/rollout-3")
 
 
 class Crash(msgspec.Struct, frozen=True, kw_only=True):

@@ -197,10 +197,10 @@ class Run:
             origins: with order `origin`, the members that items come from first, in the order of their turns.
 
         Raises:
-            ConfigError: it is declared already with other values, or a capacity below 1.
+            ConfigError: it is declared already with other values, or these cannot be: the message names the one that cannot.
         """
         box = Mailbox(name, self._process.store, self._process.recorder)
-        box.declare(capacity, _listed(senders), _listed(receivers), ack=ack, order=order, origins=origins)
+        box.declare(capacity, senders, receivers, ack=ack, order=order, origins=origins)
         return box
 
     def weights(self, name: str, *, publishers: str | Sequence[str]) -> None:
@@ -356,10 +356,6 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _listed(rights: str | Sequence[str] | None) -> list[str] | None:
-    return [rights] if isinstance(rights, str) else None if rights is None else list(rights)
 
 
 def _ray_options(

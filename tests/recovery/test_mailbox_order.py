@@ -131,22 +131,6 @@ def test_a_sender_that_is_no_origin_is_refused(store: RedisStore, join: Join) ->
         Mailbox("q", store, join("agent/c")).send("c1")
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"order": "origin"}, "origins=None"),
-        ({"origins": [A]}, "order='arrival'"),
-        ({"order": "origin", "origins": [A, A]}, "an origin twice"),
-        ({"order": "origin", "origins": ["agent"]}, "'agent' is no member"),
-        ({"order": "newest"}, "order='newest'"),
-        ({"ack": "never"}, "ack='never'"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused(store: RedisStore, join: Join, settings: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        Mailbox("q", store, join(A)).declare(**settings)  # type: ignore[arg-type]
-
-
 def test_a_mailbox_that_stands_with_another_order_is_told(store: RedisStore, join: Join) -> None:
     ordered(store, join("trainer/0"))
     with pytest.raises(ConfigError, match=r"order origin, origins \[\"agent/a\", \"agent/b\"\]"):

@@ -1,0 +1,80 @@
+"""What a caller gives, checked where it is given: one line that names the argument, what is wrong, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from unknot.recovery.errors import ConfigError
+
+COUNT_LIMIT = 1_000_000_000
+SECONDS_LIMIT = 1e9  # some 31 years; the clocks and waits of the platform take no more than a few times that
+_SHOWN = 60
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """` (did you mean x?)` for the nearest known word, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def shown(value: object) -> str:
+    """`value` for a message: its repr, on one line and not too long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # noqa: BLE001 - whatever a stranger's repr raises (a huge int does), the message is ours
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def whole(value: Any, *, name: str, least: int, most: int = COUNT_LIMIT) -> int:
+    """`value` as an int, if it is a whole number from `least` to `most`; a bool is none.
+
+    Args:
+        value: what was given.
+        name: the argument, as the message begins.
+        least: the smallest that may be.
+        most: the largest.
+
+    Raises:
+        ConfigError: it is another thing, or out of range.
+    """
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise ConfigError(what=f"{name}={shown(value)} is not a whole number", todo=f"give a whole number, at least {least}")
+    if number < least:
+        raise ConfigError(what=f"{name}={shown(value)} is too small", todo=f"give at least {least}")
+    if number > most:
+        raise ConfigError(what=f"{name}={shown(value)} is too large", todo=f"give at most {most}")
+    return number
+
+
+def seconds(value: Any, *, name: str, zero: bool = False) -> float:
+    """`value` as a float, if it is a finite number of seconds above zero, or zero where `zero` allows it.
+
+    Raises:
+        ConfigError: it is another thing, or out of range.
+    """
+    least = "0 or more" if zero else "more than 0"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(what=f"{name}={shown(value)} is not a number of seconds", todo=f"give {least}")
+    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+        raise ConfigError(what=f"{name}={shown(value)} cannot be used", todo=f"give {least}, and a finite number")
+    if value > SECONDS_LIMIT:
+        raise ConfigError(what=f"{name}={shown(value)} is too large", todo=f"give at most {SECONDS_LIMIT:g}")
+    return float(value)
+
+
+def choice(value: Any, known: Iterable[str], *, name: str) -> str:
+    """`value` if it is one of `known`. ConfigError that names the nearest one and all of them."""
+    words = tuple(known)
+    if isinstance(value, str) and value in words:
+        return value
+    near = suggestion(value, words) if isinstance(value, str) else ""
+    raise ConfigError(what=f"{name}={shown(value)} is unknown{near}", todo=f"use one of {', '.join(words)}")
