@@ -19,9 +19,10 @@ import msgspec
 from unknot.recovery.abandoned import Policy
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.manifest import DEFAULT_KEEP
+from unknot.recovery.values import COUNT_LIMIT, shown, suggestion
 from unknot.recovery.weights import VERSIONS_KEPT
 from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env, read_file
-from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds, suggestion
+from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds
 
 Rung = Literal["alert", "interrupt", "break"]
 OnSilent = Literal["alert", "restart"]
@@ -101,6 +102,10 @@ _CHOICES = {
 }  # fmt: skip
 # Whole numbers, and the smallest that each may be.
 _COUNTS = {"checkpoints_keep": 1, "seed": 0, "weights_kept": 1, "manifest_items_limit": 1}
+_MOST = {"seed": 2**63 - 1}
+# Below these a process would do little else than keep the time, or lose a lease whenever it is not scheduled at once.
+_LEAST_S = {"heartbeat_s": 0.05, "lease_s": 0.1, "leader_lease_s": 0.1}
+_LEAST_OF_OTHERS_S = 0.001
 
 
 def load_config(
@@ -124,10 +129,10 @@ def load_config(
         values.update(read)
         origins.update({key: _origin(source, key) for key in read})
         if "webhook_secret_file" in read:
-            values["webhook_secret"] = _secret_in_file(read["webhook_secret_file"])
+            values["webhook_secret"] = _secret_in_file(read["webhook_secret_file"], _named(source, "webhook_secret_file"))
             origins["webhook_secret"] = f"{_origin(source, 'webhook_secret_file')} (webhook_secret_file)"
     config = Config(**values)
-    _check_together(config)
+    _check_together(config, origins)
     return EffectiveConfig(config=config, origins=origins, warnings=warnings)
 
 
@@ -139,7 +144,7 @@ def secret_of(config: Config, env: Mapping[str, str]) -> Secret | None:
     if config.webhook_secret is not None and config.webhook_secret.reveal():
         return config.webhook_secret
     if config.webhook_secret_file is not None:
-        return _secret_in_file(config.webhook_secret_file)
+        return _secret_in_file(config.webhook_secret_file, "webhook_secret_file")
     text = env.get(f"{PREFIX}WEBHOOK_SECRET", "").strip()
     return Secret.of(text) if text else None
 
@@ -190,6 +195,12 @@ def _place(source: Source) -> str:
     return "the arguments" if source.where == ORIGIN_ARGUMENT else source.where
 
 
+def _named(source: Source, key: str) -> str:
+    """A key as messages begin: as the user wrote it, in a file after the file's name."""
+    name = source.names[key]
+    return name if source.where in (ORIGIN_ARGUMENT, "environment") else f"{source.where}: {name}"
+
+
 def _check_secret_place(source: Source) -> None:
     if source.where != "environment":
         raise ConfigError(
@@ -205,27 +216,32 @@ def _check_secret_place(source: Source) -> None:
 
 def _read_value(source: Source, key: str) -> Any:
     value = source.values[key]
-    name = source.names[key]
+    name = _named(source, key)
     if key.endswith("_s"):
-        return read_seconds(value, name=name)
+        return read_seconds(value, name=name, least_s=_LEAST_S.get(key, _LEAST_OF_OTHERS_S))
     if key in _COUNTS:
-        return read_count(value, name=name, least=_COUNTS[key])
+        return read_count(value, name=name, least=_COUNTS[key], most=_MOST.get(key, COUNT_LIMIT))
     if key == "webhook_secret":
         return Secret.of(str(value).strip())
     if not isinstance(value, str):
-        raise ConfigError(
-            what=f"{name} = {value!r} in {_place(source)} is not a text", todo="write it in quotes"
-        )
+        raise ConfigError(what=f"{name} = {shown(value)} is not a text", todo="write it in quotes")
     if key in _CHOICES and value not in _CHOICES[key]:
         raise ConfigError(
-            what=f"{name} = {value!r} is unknown{suggestion(value, _CHOICES[key])}",
+            what=f"{name} = {shown(value)} is unknown{suggestion(value, _CHOICES[key])}",
             todo=f"choose one of {', '.join(_CHOICES[key])}",
         )
     if key in ("webhook_url", "redis"):
         _check_url(key, value, name=name)
-    if key in _PATHS and source.folder is not None:
-        return str(source.folder / Path(value).expanduser())
-    return value
+    return _path(value, source.folder, name=name) if key in _PATHS else value
+
+
+def _path(text: str, folder: Path | None, *, name: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise ConfigError(what=f"{name} = {shown(text)} is no path", todo="write a path, or leave the key out")
+    try:
+        return str(Path(text) if folder is None else folder / Path(text).expanduser())
+    except RuntimeError as error:
+        raise ConfigError(what=f"{name} = {shown(text)} names no home directory", todo="write the whole path") from error
 
 
 _SCHEMES = {"webhook_url": ("http", "https"), "redis": ("redis", "rediss", "unix")}
@@ -247,25 +263,23 @@ def _check_url(key: str, value: str, *, name: str) -> None:
         raise ConfigError(what=f"{name} names no host", todo=f"write {scheme}://host…")
 
 
-def _secret_in_file(path: str) -> Secret:
+def _secret_in_file(path: str, name: str) -> Secret:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            what=f"webhook_secret_file {path} cannot be read ({type(error).__name__})",
-            todo="mend the path or its rights",
+            what=f"{name} {path} cannot be read ({type(error).__name__})", todo="mend the path or its rights"
         ) from error
     if not text:
-        raise ConfigError(
-            what=f"webhook_secret_file {path} is empty", todo="write the secret (whsec_…) into it"
-        )
+        raise ConfigError(what=f"{name} {path} is empty", todo="write the secret (whsec_…) into it")
     return Secret.of(text)
 
 
-def _check_together(config: Config) -> None:
+def _check_together(config: Config, origins: Mapping[str, str]) -> None:
     if config.lease_s <= config.heartbeat_s:
         raise ConfigError(
-            what=f"lease_s = {config.lease_s:g} is not above heartbeat_s = {config.heartbeat_s:g}",
+            what=f"lease_s = {config.lease_s:g} ({origins['lease_s']}) is not above "
+            f"heartbeat_s = {config.heartbeat_s:g} ({origins['heartbeat_s']})",
             todo="make lease_s at least twice heartbeat_s, or every member counts as dead",
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from unknot.recovery.errors import ConfigError
-from unknot.supervisor.config_values import suggestion
+from unknot.recovery.values import suggestion
 
 PREFIX = "SUPERVISOR_"
 RESERVED = frozenset(
@@ -58,6 +58,8 @@ def read_file(path: Path) -> Source | None:
     table = _parse(path)
     if path.name == SHARED_FILE:
         tool = table.get("tool", {})
+        if not isinstance(tool, dict):
+            raise ConfigError(what=f"tool in {path} is not a table", todo="write [tool.supervisor] for settings of ours")
         if "supervisor" not in tool:
             return None
         table = tool["supervisor"]
@@ -73,7 +75,7 @@ def _parse(path: Path) -> dict[str, Any]:
         raise ConfigError(
             what=f"{path} cannot be read: {error}", todo="name another file or mend this one"
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(what=f"{path} is not TOML: {error}", todo="mend the line it names") from error
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.values import COUNT_LIMIT, SECONDS_LIMIT, shown
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -45,62 +44,63 @@ class Secret(msgspec.Struct, frozen=True, dict=True):
     __str__ = __repr__
 
 
-def parse_duration(text: str, *, name: str) -> float:
+def parse_duration(text: str, *, name: str, least_s: float = 0.0) -> float:
     """Seconds of a text such as `500ms`, `30s`, `5m` or `1h30m`.
 
-    `name` is the setting, for the message. A number without a unit is refused, as are zero and nothing.
+    `name` is the setting, for the message. A number without a unit is refused, as are zero, nothing, and less than `least_s`.
     Raises ConfigError.
     """
     cleaned = text.strip().replace(" ", "")
     if _is_number(cleaned):
-        raise ConfigError(what=f"{name} = {text!r} has no unit", todo=f"write {cleaned}s, or {cleaned}ms")
+        raise ConfigError(what=f"{name} = {shown(text)} has no unit", todo=f"write {cleaned[:20]}s, or {cleaned[:20]}ms")
     if not _WHOLE.fullmatch(cleaned):
-        raise ConfigError(what=f"{name} = {text!r} is not a duration", todo="write 500ms, 30s, 5m or 1h30m")
+        raise ConfigError(what=f"{name} = {shown(text)} is not a duration", todo="write 500ms, 30s, 5m or 1h30m")
     total = sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(cleaned))
-    return positive(total, name=name, shown=text)
+    return usable(total, name=name, given=text, least_s=least_s)
 
 
-def read_seconds(value: Any, *, name: str) -> float:
+def read_seconds(value: Any, *, name: str, least_s: float = 0.0) -> float:
     """Seconds of a setting whose name ends in `_s`: a number of seconds, or a duration with units.
 
-    Raises ConfigError for anything else, and for what is not above zero.
+    Raises ConfigError for anything else, and for what is not above zero or below `least_s`.
     """
     if isinstance(value, str):
-        if _is_number(value.strip()):
-            return positive(float(value), name=name, shown=value)
-        return parse_duration(value, name=name)
+        if not _is_number(value.strip()):
+            return parse_duration(value, name=name, least_s=least_s)
+        return usable(float(value), name=name, given=value, least_s=least_s)
     if isinstance(value, bool) or not isinstance(value, int | float):
         todo = "write seconds, or '500ms', '30s', '5m', '1h30m'"
-        raise ConfigError(what=f"{name} = {value!r} is not a duration", todo=todo)
-    return positive(float(value), name=name, shown=value)
+        raise ConfigError(what=f"{name} = {shown(value)} is not a duration", todo=todo)
+    return usable(value, name=name, given=value, least_s=least_s)
 
 
-def read_count(value: Any, *, name: str, least: int) -> int:
-    """A whole number of at least `least`, as a number or a text. Raises ConfigError."""
+def read_count(value: Any, *, name: str, least: int, most: int = COUNT_LIMIT) -> int:
+    """A whole number from `least` to `most`, as a number or a text. Raises ConfigError."""
     text = value.strip() if isinstance(value, str) else value
     is_whole = isinstance(text, int) and not isinstance(text, bool)
-    if not is_whole and not (isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,12}", text)):
-        raise ConfigError(what=f"{name} = {value!r} is not a whole number", todo=f"write {least} or more")
+    if not is_whole and not (isinstance(text, str) and re.fullmatch(r"[+-]?[0-9]{1,30}", text)):
+        raise ConfigError(what=f"{name} = {shown(value)} is not a whole number", todo=f"write {least} or more")
     if int(text) < least:
-        raise ConfigError(what=f"{name} = {value} cannot be used", todo=f"write {least} or more")
+        raise ConfigError(what=f"{name} = {shown(value)} cannot be used", todo=f"write {least} or more")
+    if int(text) > most:
+        raise ConfigError(what=f"{name} = {shown(value)} is too large", todo=f"write at most {most}")
     return int(text)
 
 
-def positive(seconds: float, *, name: str, shown: Any) -> float:
-    """`seconds` if it is a finite number above zero. Raises ConfigError."""
-    if not (math.isfinite(seconds) and seconds > 0):
-        raise ConfigError(what=f"{name} = {shown} cannot be used", todo="a duration is above zero and finite")
-    return seconds
+def usable(seconds: float, *, name: str, given: Any, least_s: float) -> float:
+    """`seconds` if it is a finite number above zero, not below `least_s`, and no more than any clock takes. Raises ConfigError."""
+    if not seconds > 0 or seconds == math.inf:
+        raise ConfigError(what=f"{name} = {shown(given)} cannot be used", todo="a duration is above zero and finite")
+    if seconds < least_s:
+        todo = f"write {least_s * 1000:g}ms or more"
+        raise ConfigError(what=f"{name} = {shown(given)} is too short to be kept", todo=todo)
+    if seconds > SECONDS_LIMIT:
+        raise ConfigError(what=f"{name} = {shown(given)} is too long", todo=f"write at most {SECONDS_LIMIT:g} seconds")
+    return float(seconds)
 
 
 def _is_number(text: str) -> bool:
     return bool(re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", text))
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def mask_url(url: str) -> str:

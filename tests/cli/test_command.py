@@ -485,6 +485,13 @@ class TestOthers:
         assert done.returncode == exit_codes.USAGE
         assert "did you mean lease_s?" in only_line(done.stderr)
 
+    @pytest.mark.parametrize("text", ["tool = 5 # supervisor\n", "[tool]\nsupervisor = 5\n", "[tool.supervisor]\nlease_s = -1\n"])
+    def test_a_pyproject_that_cannot_be_used_is_2_and_named(self, quick: Run, tmp_path: Path, text: str) -> None:
+        (tmp_path / "pyproject.toml").write_text(text)
+        done = quick("config")
+        assert (done.returncode, done.stdout) == (exit_codes.USAGE, "")
+        assert str(tmp_path / "pyproject.toml") in only_line(done.stderr)
+
     def test_a_test_alert_is_delivered_signed(
         self, bare: Run, httpserver: HTTPServer, tmp_path: Path
     ) -> None:

@@ -71,6 +71,8 @@ class TestOrder:
             ("supervisor.toml", "lease_s = \n", "is not TOML"),
             ("pyproject.toml", "[project]\n", "has no [tool.supervisor]"),
             ("pyproject.toml", "[tool]\nsupervisor = 3\n", "is not a table"),
+            ("pyproject.toml", "tool = 5 # supervisor\n", "tool in"),
+            ("supervisor.toml", f"lease_s = {'[' * 5000}", "is not TOML"),
         ],
     )
     def test_a_named_file_that_cannot_be_used_is_an_error_that_names_it(
@@ -80,6 +82,32 @@ class TestOrder:
         with pytest.raises(ConfigError, match=name) as caught:
             load_config(file=path)
         assert said in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["tool = 5 # supervisor\n", "tool = ['supervisor']\n", "[tool]\nsupervisor = 3\n"])
+    def test_a_found_pyproject_whose_tool_is_no_table_is_an_error_that_names_it(self, tmp_path: Path, text: str) -> None:
+        path = write(tmp_path / "pyproject.toml", text)
+        with pytest.raises(ConfigError, match=r"is not a table; write \[tool\.supervisor\]") as caught:
+            load_config(cwd=tmp_path)
+        assert str(path) in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            "lease_s = 0", "lease_s = 'soon'", "lease_s = '5'\nheartbeat_s = 1e-9", "lease_s = nan", "lease_s = -inf", "lease_s = []",
+            "seed = -1", "seed = 1.5", "weights_kept = true", "on_silent = 'restrat'", "on_silent = 3", "redis = 'localhost'",
+            "redis = 6379", "webhook_url = 'ftp://x'", "webhook_secret = 'x'", "webhook_secret_file = 'nowhere'", "leese_s = 3",
+            "run_dir = ''", "run_dir = '~nobody-of-that-name/x'", "lease_s = 1\nheartbeat_s = 2", "log_level = 1979-05-27",
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("name", ["supervisor.toml", "pyproject.toml"])
+    def test_every_error_of_a_file_names_the_file_and_the_key(self, tmp_path: Path, name: str, line: str) -> None:
+        path = write(tmp_path / name, ("[tool.supervisor]\n" if name == "pyproject.toml" else "") + line + "\n")
+        with pytest.raises(ConfigError) as caught:
+            load_config(cwd=tmp_path)
+        text = str(caught.value)
+        assert str(path) in text
+        assert line.splitlines()[-1].split(" ")[0] in text
+        assert "\n" not in text
 
     def test_a_named_file_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="cannot be read"):
@@ -138,6 +166,30 @@ class TestValues:
         with pytest.raises(ConfigError, match="slow_after_s"):
             load_config({"slow_after_s": value})
 
+    @pytest.mark.parametrize(
+        ("key", "value", "told"),
+        [
+            ("heartbeat_s", 1e-9, "too short to be kept; write 50ms or more"),
+            ("heartbeat_s", "1ms", "too short to be kept; write 50ms or more"),
+            ("lease_s", "0.05", "too short to be kept; write 100ms or more"),
+            ("publish_every_s", 1e-300, "too short to be kept; write 1ms or more"),
+            ("store_limit_s", 1e300, "too long; write at most 1e+09 seconds"),
+            ("store_limit_s", "99999999h", "too long; write at most 1e+09 seconds"),
+            pytest.param("store_limit_s", 10**400, "too long; write at most 1e+09 seconds", id="a large int"),
+            ("seed", 2**70, "too large; write at most 9223372036854775807"),
+            ("seed", str(2**70), "too large; write at most 9223372036854775807"),
+            ("checkpoints_keep", 10**10, "too large; write at most 1000000000"),
+        ],
+    )
+    def test_what_no_clock_keeps_and_no_count_reaches_is_refused(self, key: str, value: object, told: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            load_config({key: value})
+        assert str(caught.value).startswith(f"{key} = ")
+        assert told in str(caught.value)
+
+    def test_the_largest_seed_is_taken(self) -> None:
+        assert load_config({"seed": 2**63 - 1}).config.seed == 2**63 - 1
+
     @pytest.mark.parametrize("value", [5, "5", " 5 "])
     def test_a_count_is_a_whole_number(self, value: object) -> None:
         assert load_config({"checkpoints_keep": value}).config.checkpoints_keep == 5
@@ -163,6 +215,11 @@ class TestValues:
     def test_a_lease_that_is_no_longer_than_the_heartbeat_is_refused(self) -> None:
         with pytest.raises(ConfigError, match="every member counts as dead"):
             load_config({"lease_s": 1, "heartbeat_s": 1})
+
+    def test_a_lease_and_a_heartbeat_that_do_not_fit_are_told_with_where_each_came_from(self) -> None:
+        told = r"lease_s = 0\.5 \(environment SUPERVISOR_LEASE_S\) is not above heartbeat_s = 1 \(default\)"
+        with pytest.raises(ConfigError, match=told):
+            load_config(env={"SUPERVISOR_LEASE_S": "500ms"})
 
     @pytest.mark.parametrize(
         ("key", "value"),

@@ -24,7 +24,7 @@ class NoStore:
 
 def refusal(name: Any = "q", **settings: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        Mailbox(name, NoStore(), NullRecorder(A, 1)).declare(**settings)  # type: ignore[arg-type]
+        Mailbox(name, NoStore(), NullRecorder(A, 1)).declare(**settings)
     text = str(caught.value)
     assert "\n" not in text
     return text
@@ -70,7 +70,7 @@ def test_a_pattern_that_can_match_no_member_is_refused(which: str, pattern: obje
 @pytest.mark.parametrize("pattern", ["*", "agent*", "*a", "agent/*", "*/a", "agent/?", "a?b", "agent/[ab]*", "a[gx]ent/a", "agent/["])
 def test_a_pattern_that_can_match_some_member_is_taken(pattern: str) -> None:
     with pytest.raises(AssertionError, match=r"store\.\w+ was used"):
-        Mailbox("q", NoStore(), NullRecorder(A, 1)).declare(senders=pattern, receivers=(pattern,))  # type: ignore[arg-type]
+        Mailbox("q", NoStore(), NullRecorder(A, 1)).declare(senders=pattern, receivers=(pattern,))
 
 
 @pytest.mark.parametrize(
