@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
+from unknot.recovery.errors import ConfigError
+from unknot.recovery.values import choice, seconds, shown, whole
+
 Kind = Literal["permanent", "transient", "temporary"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 # How a member's `run` ended: it came to its end, it raised an error, or its process is gone.
 Ending = Literal["returned", "raised", "crashed"]
 _RESTARTED: dict[Kind, frozenset[Ending]] = {
@@ -28,6 +32,9 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When a member is started again, how often (`intensity` times within `within_s` seconds), and how fast.
 
     backoff_s: seconds before the second restart in a row; doubles up to backoff_max_s. The first one is at once.
+
+    Raises:
+        ConfigError: a field that cannot be, by its name.
     """
 
     kind: Kind = "transient"
@@ -38,8 +45,17 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be."""
-        if self.intensity < 0 or min(self.within_s, self.backoff_s, self.backoff_max_s) < 0:
-            raise ValueError("a restart policy takes no negative numbers")
+        begin = "a restart policy: "
+        choice(self.kind, KINDS, name=f"{begin}kind")
+        whole(self.intensity, name=f"{begin}intensity", least=0)
+        seconds(self.within_s, name=f"{begin}within_s")
+        seconds(self.backoff_s, name=f"{begin}backoff_s", zero=True)
+        seconds(self.backoff_max_s, name=f"{begin}backoff_max_s", zero=True)
+        if self.backoff_s > self.backoff_max_s:
+            raise ConfigError(
+                what=f"{begin}backoff_s={self.backoff_s:g} is above backoff_max_s={self.backoff_max_s:g}",
+                todo="raise backoff_max_s, or lower backoff_s",
+            )
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,18 +67,24 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def permanent(*, intensity: int = 5, within: timedelta = timedelta(minutes=10)) -> RestartPolicy:
-    """Start again however it ended, also when `run` returned or raised, while the run lives."""
-    return RestartPolicy(kind="permanent", intensity=intensity, within_s=within.total_seconds())
+    """Start again however it ended, also when `run` returned or raised, while the run lives. ConfigError: as `RestartPolicy`."""
+    return RestartPolicy(kind="permanent", intensity=intensity, within_s=_within_s(within))
 
 
 def transient(*, intensity: int = 5, within: timedelta = timedelta(minutes=10)) -> RestartPolicy:
-    """Start again when the process is gone; a `run` that returned is done, one that raised has failed."""
-    return RestartPolicy(kind="transient", intensity=intensity, within_s=within.total_seconds())
+    """Start again when the process is gone; a `run` that returned is done, one that raised has failed. Errors as `permanent`."""
+    return RestartPolicy(kind="transient", intensity=intensity, within_s=_within_s(within))
 
 
 def temporary() -> RestartPolicy:
     """Never start again."""
     return RestartPolicy(kind="temporary", intensity=0)
+
+
+def _within_s(within: Any) -> float:
+    if not isinstance(within, timedelta):
+        raise ConfigError(what=f"within={shown(within)} is no timedelta", todo="give datetime.timedelta(minutes=10) or the like")
+    return within.total_seconds()
 
 
 def decide(policy: RestartPolicy, ending: Ending, *, restarts: Sequence[float], now: float) -> Decision:

@@ -7,16 +7,18 @@ method that the run calls. Outside a run the class is what it was.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 import os
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 import msgspec
 
-from unknot.recovery.restart import RestartPolicy
+from unknot.recovery.errors import ConfigError
+from unknot.recovery.restart import KINDS, RestartPolicy
+from unknot.recovery.values import shown, suggestion
 from unknot.supervisor.process import WORKER_ENV
 
 C = TypeVar("C", bound=type)
@@ -24,6 +26,9 @@ C = TypeVar("C", bound=type)
 SPEC = "__unknot_spec__"
 MAIN = "unknot_main"
 _RESTART = RestartPolicy()
+_OWN_ROLES = ("trainer", "agent", "judge", "environment")
+_POLICIES = tuple(f"unknot.{kind}()" for kind in KINDS)
+_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +52,9 @@ def trainer(cls: type | None = None, **options: Any) -> Any:
         restart: when its process is started again; `unknot.transient()` unless given.
 
     Raises:
-        TypeError: an unknown option, or something that is no plain class (put `@ray.remote` outside).
+        TypeError: an unknown option, a `restart` that is no policy, something that is no plain class (put `@ray.remote`
+            outside), or a class that has another of these decorators.
+        ConfigError: `group` cannot name a group.
     """
     return _decorate(cls, "trainer", options, {"group": "policy", "restart": _RESTART})
 
@@ -90,41 +97,80 @@ def member(cls: type | None = None, **options: Any) -> Any:
         cls: the class, when used bare.
         role: the role, "member" unless given.
         restart: as `trainer`.
+
+    Raises:
+        TypeError: as `trainer`.
+        ConfigError: `role` cannot name a role, or belongs to another decorator.
     """
     return _decorate(cls, None, options, {"role": "member", "restart": _RESTART})
 
 
 def _decorate(cls: Any, role: str | None, options: dict[str, Any], known: dict[str, Any]) -> Any:
+    decorator = f"@unknot.{role or 'member'}"
     for name in options:
         if name not in known:
-            raise TypeError(_unknown_option(role or "member", name, known))
+            takes = f"it takes {', '.join(sorted(known))}"
+            raise TypeError(f"{decorator} has no option {name!r}{suggestion(name, known)}; {takes}")
     values = {**known, **options}
-    if not isinstance(values["restart"], RestartPolicy):
-        raise TypeError(
-            f"@unknot.{role or 'member'}(restart={values['restart']!r}) is no policy; give unknot.permanent(), "
-            "unknot.transient() or unknot.temporary()"
-        )
-    spec = Spec(role=role or str(values["role"]), group=values.get("group"), restart=values["restart"])
+    _check_restart(decorator, values["restart"])
+    for option in ("role", "group"):
+        if option in values:
+            _check_name(decorator, option, values[option])
+    spec = Spec(role=role or values["role"], group=values.get("group"), restart=values["restart"])
     if cls is None:
         return lambda wrapped: _attach(wrapped, spec)
     return _attach(cls, spec)
 
 
-def _unknown_option(role: str, name: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    takes = f"it takes {', '.join(sorted(known))}" if known else "it takes no options"
-    return f"@unknot.{role} has no option {name!r}; {f'did you mean {near[0]!r}?' if near else takes}"
+def _check_restart(decorator: str, given: Any) -> None:
+    if isinstance(given, RestartPolicy):
+        return
+    word = getattr(given, "__name__", given)
+    near = suggestion(f"unknot.{word}()", _POLICIES) if isinstance(word, str) else ""
+    raise TypeError(f"{decorator}(restart={shown(given)}) is no policy{near}; give {', '.join(_POLICIES[:-1])} or {_POLICIES[-1]}")
+
+
+def _check_name(decorator: str, option: str, given: Any) -> None:
+    """A role and a group's name stand in names of members, in keys of Redis and in patterns."""
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
+        raise ConfigError(
+            what=f"{decorator}({option}={shown(given)}) cannot name a {option}",
+            todo="use letters, digits, '_', '.' and '-', up to 100, the first no sign",
+        )
+    if option == "role" and given in (*_OWN_ROLES, "driver"):
+        raise ConfigError(
+            what=f"{decorator}(role={given!r}) is another's role",
+            todo="the driver has it: choose another" if given == "driver" else f"decorate with @unknot.{given}, or choose another",
+        )
+
+
+def _written(spec: Spec) -> str:
+    """The decorator of a spec, as its user wrote it."""
+    own = spec.role in _OWN_ROLES
+    options = {
+        "role": spec.role if not own and spec.role != "member" else None,
+        "group": spec.group if spec.group != "policy" else None,
+        "restart": f"unknot.{spec.restart.kind}(…)" if spec.restart != _RESTART else None,
+    }
+    given = ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
+    return f"@unknot.{spec.role if own else 'member'}" + (f"({given})" if given else "")
 
 
 def _attach(cls: Any, spec: Spec) -> Any:
+    decorator = _written(spec).partition("(")[0]
     if not inspect.isclass(cls):
         if hasattr(cls, "__ray_metadata__") or type(cls).__name__.startswith("ActorClass"):
             raise TypeError(
-                f"@unknot.{spec.role} stands outside of @ray.remote; swap the two lines: "
-                f"@ray.remote first, @unknot.{spec.role} below it"
+                f"{decorator} stands outside of @ray.remote; swap the two lines: @ray.remote first, {decorator} below it"
             )
-        raise TypeError(f"@unknot.{spec.role} decorates a class, not {type(cls).__name__} {cls!r}")
-    if SPEC in cls.__dict__:
+        raise TypeError(
+            f"{decorator} decorates a class, not {type(cls).__name__} {shown(cls)}; put it above a class with a method run(), "
+            "and give options by name"
+        )
+    standing = cls.__dict__.get(SPEC)
+    if standing is not None and standing != spec:
+        raise TypeError(f"class {cls.__name__} has {_written(standing)} and {_written(spec)}; keep one of the two")
+    if standing is not None:
         return cls
     setattr(cls, SPEC, spec)
     setattr(cls, "__init__", _joining_init(cls.__init__))  # noqa: B010 - mypy forbids the plain form

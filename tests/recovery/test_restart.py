@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 
+from unknot.recovery.errors import ConfigError
 from unknot.recovery.restart import Ending, RestartPolicy, decide, pause_s, permanent, temporary, transient
 
 
@@ -41,6 +44,35 @@ def test_the_first_restart_is_at_once_and_the_next_ones_wait_twice_as_long_each_
     assert [pause_s(policy, step) for step in range(6)] == [0.0, 0.5, 1.0, 2.0, 3.0, 3.0]
 
 
-def test_a_policy_with_negative_numbers_is_refused() -> None:
-    with pytest.raises(ValueError, match="negative"):
-        transient(intensity=-1)
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"kind": "permanet"}, "kind='permanet' is unknown (did you mean permanent?); use one of permanent, transient, temporary"),
+        ({"kind": None}, "kind=None is unknown; use one of"),
+        ({"intensity": -1}, "intensity=-1 is too small; give at least 0"),
+        ({"intensity": 2.5}, "intensity=2.5 is not a whole number"),
+        ({"intensity": True}, "intensity=True is not a whole number"),
+        ({"intensity": "3"}, "intensity='3' is not a whole number"),
+        ({"within_s": 0}, "within_s=0 cannot be used; give more than 0, and a finite number"),
+        ({"within_s": math.nan}, "within_s=nan cannot be used"),
+        ({"within_s": math.inf}, "within_s=inf cannot be used"),
+        ({"within_s": 1e12}, "within_s=1000000000000.0 is too large"),
+        ({"backoff_s": -0.5}, "backoff_s=-0.5 cannot be used; give 0 or more, and a finite number"),
+        ({"backoff_s": "1"}, "backoff_s='1' is not a number of seconds; give 0 or more"),
+        ({"backoff_max_s": math.nan}, "backoff_max_s=nan cannot be used"),
+        ({"backoff_s": 60}, "backoff_s=60 is above backoff_max_s=30; raise backoff_max_s, or lower backoff_s"),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_by_the_name_of_its_field(fields: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RestartPolicy(**fields)  # type: ignore[arg-type]
+    assert str(caught.value).startswith(f"a restart policy: {told}")
+
+
+@pytest.mark.parametrize("make", [permanent, transient])
+def test_the_ways_to_make_a_policy_refuse_the_same(make: Callable[..., RestartPolicy]) -> None:
+    for given, told in {5: "within=5 is no timedelta", timedelta(0): "within_s=0.0 cannot be used"}.items():
+        with pytest.raises(ConfigError, match=told):
+            make(within=given)
+    with pytest.raises(ConfigError, match="intensity=-1 is too small"):
+        make(intensity=-1)
