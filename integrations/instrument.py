@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.values import shown, suggestion
 from unknot.supervisor.process import current
 
 _UNDO: dict[str, Callable[[], None]] = {}
@@ -45,9 +45,8 @@ def instrument(*what: str) -> Undo:
     """
     for name in what:
         if name not in _WRAPPERS:
-            near = difflib.get_close_matches(name, _WRAPPERS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(sorted(_WRAPPERS))}"
-            raise ConfigError(what=f"unknown instrumentation {name!r}", todo=hint)
+            near = suggestion(name, _WRAPPERS) if isinstance(name, str) else ""
+            raise ConfigError(what=f"unknown instrumentation {shown(name)}{near}", todo=f"use one of {', '.join(sorted(_WRAPPERS))}")
     if current("unknot.instrument").table is None:
         return Undo(())
     fresh = tuple(name for name in what if name not in _UNDO)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Literal, get_args
 
 from unknot.graph.events import Atom, Clause
 from unknot.recovery import lock, mailbox, weights
-from unknot.recovery.errors import ConfigError
+from unknot.recovery.values import choice, limit_s
 from unknot.supervisor.process import current
 
 Kind = Literal["http", "human", "file", "llm", "subprocess", "other"]
@@ -69,15 +68,11 @@ def external(
         limit: when the outside gives up; shown, never an escape.
 
     Raises:
-        ConfigError: an unknown kind.
+        ConfigError: an unknown kind, or a limit that is no timedelta.
         NotAMember: the process belongs to no run.
     """
-    if kind not in get_args(Kind):
-        near = difflib.get_close_matches(kind, get_args(Kind), n=1)
-        raise ConfigError(
-            what=f"unknown kind {kind!r} of external wait",
-            todo=f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(get_args(Kind))}",
-        )
+    choice(kind, get_args(Kind), name="unknot.external: kind")
+    limit_s(limit, name="unknot.external: limit")
     process = current("unknot.external")
     if process.table is None:
         yield

@@ -13,8 +13,10 @@ from typing import Any, cast
 from unknot.recovery.abandoned import dropping
 from unknot.recovery.step import Step as Step
 from unknot.recovery.steps import MemberSteps
+from unknot.recovery.values import suggestion
 from unknot.supervisor.process import Process, current
 
+_OPTIONS = ("until", "attempts", "manifest_every")
 _own: weakref.WeakKeyDictionary[Process, MemberSteps] = weakref.WeakKeyDictionary()
 
 
@@ -34,8 +36,13 @@ def steps(*, until: int | None = None, attempts: int = 5, **of_trainers: Any) ->
     Raises:
         NotAMember: the process belongs to no run, or a trainer calls it outside of `run`.
         StepAborted: a step was begun that often.
+        ConfigError: a number that cannot be, told by this call, before the loop begins.
         TypeError: an option that this member's steps do not take.
     """
+    for option in of_trainers:
+        if option not in _OPTIONS:
+            takes = ", ".join(_OPTIONS)
+            raise TypeError(f"unknot.steps has no option {option!r}{suggestion(option, _OPTIONS)}; it takes {takes}")
     process = current("unknot.steps")
     if process.settings.group is not None:
         from unknot.integrations.torch import steps as torch_steps

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 
 from unknot.recovery.errors import ConfigError
-from unknot.recovery.values import choice, seconds, shown, whole
+from unknot.recovery.values import choice, seconds, span_s, whole
 
 Kind = Literal["permanent", "transient", "temporary"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -68,23 +68,17 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 def permanent(*, intensity: int = 5, within: timedelta = timedelta(minutes=10)) -> RestartPolicy:
     """Start again however it ended, also when `run` returned or raised, while the run lives. ConfigError: as `RestartPolicy`."""
-    return RestartPolicy(kind="permanent", intensity=intensity, within_s=_within_s(within))
+    return RestartPolicy(kind="permanent", intensity=intensity, within_s=span_s(within, name="within"))
 
 
 def transient(*, intensity: int = 5, within: timedelta = timedelta(minutes=10)) -> RestartPolicy:
     """Start again when the process is gone; a `run` that returned is done, one that raised has failed. Errors as `permanent`."""
-    return RestartPolicy(kind="transient", intensity=intensity, within_s=_within_s(within))
+    return RestartPolicy(kind="transient", intensity=intensity, within_s=span_s(within, name="within"))
 
 
 def temporary() -> RestartPolicy:
     """Never start again."""
     return RestartPolicy(kind="temporary", intensity=0)
-
-
-def _within_s(within: Any) -> float:
-    if not isinstance(within, timedelta):
-        raise ConfigError(what=f"within={shown(within)} is no timedelta", todo="give datetime.timedelta(minutes=10) or the like")
-    return within.total_seconds()
 
 
 def decide(policy: RestartPolicy, ending: Ending, *, restarts: Sequence[float], now: float) -> Decision:

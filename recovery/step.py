@@ -22,6 +22,7 @@ from unknot.recovery.items import VALUE_LIMIT, Item, pickled
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.points import reached
 from unknot.recovery.step_buffer import Buffer, Publication, Send, seed_of
+from unknot.recovery.values import limit_s, whole
 from unknot.recovery.weights import Published, Version, Weights
 
 if TYPE_CHECKING:
@@ -84,12 +85,13 @@ class Step:
         Raises:
             TimeoutError: nothing came in time.
             StepWouldHang: it could only be a message that this step has not sent yet.
-            ConfigError: no such mailbox, or this member may not receive there.
+            ConfigError: no such mailbox, this member may not receive there, or `timeout` is no timedelta.
         """
         self._check_open()
         box = self._box(mailbox)
+        timeout_s = limit_s(timeout)
         while True:
-            item = self._next_item(box, sender, None if timeout is None else timeout.total_seconds())
+            item = self._next_item(box, sender, timeout_s)
             reached("step.received", self._recorder.member)
             if self._steps.drop is None or not self._steps.drop(item):
                 self._buffer.received.append(item)
@@ -135,14 +137,14 @@ class Step:
         Raises:
             TimeoutError: none came in time.
             WeightsGone: the exact version is not kept any more.
-            ConfigError: both `max_lag` and `exact`.
+            ConfigError: both `max_lag` and `exact`, or one that is no whole number; `timeout` is no timedelta.
         """
         self._check_open()
         if max_lag is not None and exact is not None:
             raise ConfigError(what=f"latest({name!r}) with max_lag and exact", todo="give one of the two")
-        least = None if max_lag is None else max(self.seq - max_lag, 0)
-        limit_s = None if timeout is None else timeout.total_seconds()
-        return self._weights(name).latest(least, limit_s, exact=exact)
+        least = None if max_lag is None else max(self.seq - whole(max_lag, name="max_lag", least=0), 0)
+        wanted = None if exact is None else whole(exact, name="exact", least=0)
+        return self._weights(name).latest(least, limit_s(timeout), exact=wanted)
 
     def read(self, key: str, default: Any = None) -> Any:
         """What this member wrote last under `key`, in this step or an earlier one; `default` if it never did."""

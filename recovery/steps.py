@@ -34,6 +34,7 @@ from unknot.recovery.points import reached
 from unknot.recovery.ports import Recorder, Store
 from unknot.recovery.step import Step
 from unknot.recovery.step_buffer import Buffer, backoff_s
+from unknot.recovery.values import whole
 from unknot.recovery.waiting import Mode, Request, obtain
 from unknot.recovery.weights import VERSIONS_KEPT
 
@@ -85,11 +86,13 @@ class MemberSteps:
         Raises:
             StepAborted: a step was begun that often.
             RunClosed: the run ends.
-            ConfigError: `attempts` below 1; the loop's body did not enter its step.
+            ConfigError: a number that cannot be (at the call, not in the loop); the loop's body did not enter its step.
             FencedError, StoreUnavailable: as every call.
         """
-        if attempts < 1:
-            raise ConfigError(what=f"attempts={attempts}", todo="give at least 1")
+        check_loop(until, attempts)
+        return self._loop(until, attempts)
+
+    def _loop(self, until: int | None, attempts: int) -> Iterator[Step]:
         while True:
             seq, attempt = self._position()
             if until is not None and seq >= until:
@@ -227,6 +230,13 @@ class MemberSteps:
         first = boxes[0] if boxes else Resource(r=f"step:{self.recorder.member}", type="event")
         request = Request(step.participant, ticket, first, needs, ask_commit, lambda _: None, tuple(boxes[1:]))
         return obtain(self.store, self.recorder, request, timeout_s=None)
+
+
+def check_loop(until: int | None, attempts: int) -> None:
+    """ConfigError if no loop of steps can have these."""
+    if until is not None:
+        whole(until, name="until", least=0)
+    whole(attempts, name="attempts", least=1)
 
 
 def committed_steps(store: Store, member: str) -> int:

@@ -29,6 +29,7 @@ from unknot.recovery.items import Item, unpack
 from unknot.recovery.mailbox import Ack, Mailbox
 from unknot.recovery.points import reached
 from unknot.recovery.ports import Recorder, Store
+from unknot.recovery.values import whole
 from unknot.recovery.waiting import Mode, Request, obtain
 
 _NEARLY = 0.8
@@ -82,9 +83,8 @@ def take(
         DeadlockInterrupted, StaleGeneration, RunClosed, FencedError: as every wait.
     """
     box = Mailbox(mailbox, store, recorder)
+    n = whole(n, name=f"take from mailbox {mailbox}: n", least=1)
     wanted = _Take(group=check_name("group", group), seq=seq, call=call, mailbox=mailbox, n=n, limit=limit)
-    if n < 1:
-        raise ConfigError(what=f"a take of {n} items from mailbox {mailbox}", todo="take at least 1")
     box.check_receive(None)
     while True:
         answer = obtain(store, recorder, _request(store, recorder, wanted, box), timeout_s=timeout_s)

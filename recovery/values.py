@@ -6,6 +6,7 @@ import difflib
 import math
 import operator
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from unknot.recovery.errors import ConfigError
@@ -69,6 +70,21 @@ def seconds(value: Any, *, name: str, zero: bool = False) -> float:
     if value > SECONDS_LIMIT:
         raise ConfigError(what=f"{name}={shown(value)} is too large", todo=f"give at most {SECONDS_LIMIT:g}")
     return float(value)
+
+
+def span_s(value: Any, *, name: str) -> float:
+    """Seconds of a timedelta that is not below zero. ConfigError for anything else; a number has no unit."""
+    if not isinstance(value, timedelta):
+        like = shown(value) if isinstance(value, int | float) and not isinstance(value, bool) else 5
+        raise ConfigError(what=f"{name}={shown(value)} is no timedelta", todo=f"give datetime.timedelta(seconds={like}) or the like")
+    if value < timedelta(0):
+        raise ConfigError(what=f"{name}={shown(value)} is below zero", todo="give timedelta(0) or more")
+    return value.total_seconds()
+
+
+def limit_s(value: Any, *, name: str = "timeout") -> float | None:
+    """As `span_s`, and None, which is for ever."""
+    return None if value is None else span_s(value, name=name)
 
 
 def choice(value: Any, known: Iterable[str], *, name: str) -> str:

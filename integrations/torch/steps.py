@@ -40,13 +40,15 @@ from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.abandoned import dropping
 from unknot.recovery.checkpoint_wishes import note_begun, wished
 from unknot.recovery.checkpoints import Checkpoints, Place
-from unknot.recovery.errors import ConfigError, NotAMember, StepAborted
+from unknot.recovery.errors import NotAMember, StepAborted
 from unknot.recovery.items import Item
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.outcome import put_digest
 from unknot.recovery.points import reached
 from unknot.recovery.step_buffer import seed_of
+from unknot.recovery.steps import check_loop
 from unknot.recovery.take import is_nearly_full, settle, take
+from unknot.recovery.values import limit_s, whole
 from unknot.recovery.weights import Published, Weights
 from unknot.supervisor.process import Process
 
@@ -94,11 +96,10 @@ class Ledger:
         self._published: dict[str, int] = {}
 
     def set_manifest_every(self, steps: int | None) -> None:
-        """After how many steps a manifest is saved. ConfigError: the trainer has no state to save, or it is below 1."""
+        """After how many steps a manifest is saved. ConfigError: it is no whole number above 0, or the trainer has no state."""
         if steps is not None:
+            whole(steps, name="manifest_every", least=1)
             check_trainer(self._trainer)
-            if steps < 1:
-                raise ConfigError(what=f"manifest_every={steps}", todo="give 1 or more, or None")
         self.manifest_every = steps
 
     # --- a generation begins and ends ---
@@ -345,7 +346,7 @@ class Step:
         """
         process = self._ledger.process
         box = self._boxes.setdefault(mailbox, Mailbox(mailbox, process.store, process.recorder))
-        item = box.receive(timeout_s=None if timeout is None else timeout.total_seconds())
+        item = box.receive(timeout_s=limit_s(timeout))
         self._ledger.received(box, item)
         return item
 
@@ -367,7 +368,7 @@ class Step:
         assert group is not None
         items = take(
             process.store, process.recorder, group=group.name, seq=self.seq, call=self._takes, mailbox=mailbox, n=n,
-            timeout_s=None if timeout is None else timeout.total_seconds(), limit=process.config.manifest_items_limit,
+            timeout_s=limit_s(timeout), limit=process.config.manifest_items_limit,
             drop=dropping(process.store, process.config.on_abandoned),
         )  # fmt: skip
         self._takes += 1  # what came in vain is for the next try
@@ -431,13 +432,19 @@ def steps(*, until: int | None = None, attempts: int = 5, manifest_every: int | 
 
     Raises:
         NotAMember: not called in a trainer's `run`.
-        ConfigError: `manifest_every` for a trainer without `state_dict` and `load_state_dict`, or below 1.
+        ConfigError: a number that cannot be (at the call, not in the loop), or `manifest_every` for a trainer without `state_dict`
+            and `load_state_dict`.
         StepAborted: a step was broken off that often.
     """
     ledger = _ledger
     if ledger is None:
         raise NotAMember(call="unknot.steps")
+    check_loop(until, attempts)
     ledger.set_manifest_every(manifest_every)
+    return _loop(ledger, until, attempts)
+
+
+def _loop(ledger: Ledger, until: int | None, attempts: int) -> Iterator[Step]:
     while until is None or ledger.seq < until:
         ledger.check_attempts(attempts)
         yield Step(ledger)

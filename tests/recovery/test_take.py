@@ -164,7 +164,14 @@ def test_a_step_that_takes_otherwise_than_before_is_refused(store: RedisStore, j
         take_one(store, rank, n=3)
 
 
-@pytest.mark.parametrize(("wanted", "told"), [({"n": 0}, "take of 0 items"), ({"mailbox": "none"}, "has no mailbox none")])
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ({"n": 0}, "mailbox q: n=0 is too small; give at least 1"),
+        ({"n": 1.5}, "n=1.5 is not a whole number"),
+        ({"mailbox": "none"}, "has no mailbox none"),
+    ],
+)
 def test_a_take_that_cannot_be_is_refused(
     store: RedisStore, join: Join, box: Mailbox, wanted: dict[str, Any], told: str
 ) -> None:

@@ -88,7 +88,9 @@ def test_a_primitive_outside_of_a_run_says_where_it_belongs() -> None:
 
 
 def test_an_unknown_instrumentation_and_an_unknown_kind_are_refused_with_a_suggestion() -> None:
-    with pytest.raises(unknot.ConfigError, match="did you mean 'threading'"):
+    with pytest.raises(unknot.ConfigError, match=r"'threads' \(did you mean threading\?\)"):
         unknot.instrument("threads")
-    with pytest.raises(unknot.ConfigError, match="did you mean 'human'"), unknot.external("approval", kind="humen"):  # type: ignore[arg-type]
+    with pytest.raises(unknot.ConfigError, match="did you mean human"), unknot.external("approval", kind="humen"):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(unknot.ConfigError, match="limit=5 is no timedelta"), unknot.external("approval", limit=5):  # type: ignore[arg-type]
         pass

@@ -46,6 +46,12 @@ def test_an_option_for_trainers_is_refused_elsewhere(store: RedisStore, redis_ur
     assert "TypeError: the steps of agent/a take no manifest_every: that is for trainers" in done.stderr
 
 
+def test_a_misspelt_option_is_refused_with_a_suggestion_whatever_the_process_is() -> None:
+    told = r"unknot\.steps has no option 'untill' \(did you mean until\?\); it takes until, attempts, manifest_every"
+    with pytest.raises(TypeError, match=told):
+        unknot.steps(untill=3)
+
+
 def test_a_trainers_steps_are_its_groups(store: RedisStore, redis_url: str) -> None:
     code = "import unknot; next(unknot.steps())"
     done = run(store, redis_url, "trainer/0", code, group="policy", rank=0, size=1)
