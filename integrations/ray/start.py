@@ -50,18 +50,11 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
     if config.redis is None:
         server = stack.enter_context(attach_or_start(directory))
         config = msgspec.structs.replace(config, redis=server.url)
-    else:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                what=f"the run's directory {directory} cannot be made ({error.strerror})",
-                todo="set SUPERVISOR_RUN_DIR to a directory that you may write",
-            ) from error
     assert config.redis is not None
     limits = StoreLimits(retry_s=config.store_limit_s)
     store = stack.enter_context(RedisStore.connect(config.redis, run, limits=limits))
     claim = _claimed(stack, store, config)
+    _make(directory)
     settings = WorkerSettings(
         run=run, redis=config.redis, member="driver/main", role="driver", config=config.for_workers(),
         checkpoints=str(directory / "checkpoints"), disabled=os.environ.get(DISABLED_ENV, "") not in ("", "0"),
@@ -69,6 +62,17 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
     stack.callback(processes.leave)
     process = processes.join(settings, store=store)
     return Driver(process, claim, directory, config)
+
+
+def _make(directory: Path) -> None:
+    """After all that may be refused for what was given: a start that is refused leaves no directory."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            what=f"the run's directory {directory} cannot be made ({error.strerror})",
+            todo="set SUPERVISOR_RUN_DIR to a directory that you may write",
+        ) from error
 
 
 def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> RunClaim:

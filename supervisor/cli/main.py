@@ -29,7 +29,9 @@ def main() -> None:
             if error.name != "typer":
                 raise
             raise ConfigError(what="the command needs typer", todo="pip install 'unknot[cli]'") from error
-        app(prog_name="supervisor")
+        from unknot.supervisor.cli.usage import run_app
+
+        sys.exit(run_app(app, "supervisor"))
     except UnknotError as error:
         sys.exit(_report(error))
     except KeyboardInterrupt:

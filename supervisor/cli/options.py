@@ -10,6 +10,7 @@ import typer
 from unknot.supervisor.cli.output import VERBOSE
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config_values import parse_duration
+from unknot.supervisor.store.location import validate_run_name
 
 Redis = Annotated[
     str | None,
@@ -49,4 +50,6 @@ Directory = Annotated[
 def wanted(redis: str | None, run: str | None, config: Path | None, timeout: str, *, verbose: bool) -> Wanted:
     """The common options as one value; remembers `verbose` for errors. Raises ConfigError."""
     VERBOSE.set(verbose)
+    if run is not None:
+        validate_run_name(run)
     return Wanted(redis=redis, run=run, config_file=config, limit_s=parse_duration(timeout, name="--timeout"))

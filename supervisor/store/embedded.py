@@ -167,10 +167,11 @@ def start_redis(directory: str | os.PathLike[str], *, server: str | None = None)
     Raises:
         StoreUnavailable: no usable server, it did not come up, or the directory has a live one (attach_or_start).
     """
+    binary = find_server(server)  # before the directory is made: a start that is refused leaves nothing
     path = _prepare(directory)
     with _exclusive(path):
         _refuse_if_served(path)
-        return _start(path, find_server(server))
+        return _start(path, binary)
 
 
 def attach_or_start(directory: str | os.PathLike[str], *, server: str | None = None) -> EmbeddedRedis:
@@ -178,11 +179,13 @@ def attach_or_start(directory: str | os.PathLike[str], *, server: str | None = N
 
     A server whose owner has ended is about to end too: its end is awaited, then a new one takes over its data.
     """
+    known = read_redis_file(Path(directory).expanduser())
+    binary = find_server(server) if known is None else None  # as start_redis; whoever attaches needs none
     path = _prepare(directory)
     with _exclusive(path):
         file = _live_file(path)
         if file is None:
-            return _start(path, find_server(server))
+            return _start(path, binary or find_server(server))
         if _answers(file.url) != file.pid:
             raise StoreUnavailable(
                 where=f"the embedded server in {path}",

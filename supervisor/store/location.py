@@ -11,10 +11,11 @@ import msgspec
 import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.values import shown
 
 RUN_NAME_LIMIT = 64
 REDIS_FILE = "redis.json"
-_RUN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_RUN_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,63}")
 _NOT_IN_RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -51,13 +52,13 @@ def validate_run_name(name: str) -> str:
     """`name` if it can name a run, else ConfigError with a name that could.
 
     A run's name is a directory, part of every Redis key, and typed by people: letters, digits, `.`, `_`, `-`, at
-    most 64 of them, and not only dots.
+    most 64 of them, not only dots, and no `-` first, which would read as an option.
     """
     if _RUN_NAME.fullmatch(name) and name.strip("."):
         return name
     proposal = _NOT_IN_RUN_NAME.sub("-", name).strip("-.")[:RUN_NAME_LIMIT] or "run"
     raise ConfigError(
-        what=f"{name!r} cannot name a run: letters, digits, '.', '_' and '-' can, up to {RUN_NAME_LIMIT}",
+        what=f"{shown(name)} cannot name a run: letters, digits, '.', '_' and '-' can, up to {RUN_NAME_LIMIT}, the first no '-'",
         todo=f"use for example {proposal!r}",
     )
 

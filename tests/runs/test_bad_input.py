@@ -19,7 +19,7 @@ from unknot.supervisor.store.redis_store import RedisStore
 
 @pytest.fixture(autouse=True)
 def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No child process, no thread of ours and no Ray is left by a refused start."""
+    """No child process, no thread of ours, no Ray and no directory of a run is left by a refused start."""
     monkeypatch.setenv("SUPERVISOR_RUN_DIR", str(tmp_path))
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     had_ray = ray.is_initialized()
@@ -28,6 +28,7 @@ def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert not [p.cmdline() for p in left if p.is_running()]
     assert not [t.name for t in threading.enumerate() if t.name.startswith("unknot-") and t.name != "unknot-redis"]
     assert ray.is_initialized() == had_ray
+    assert not list(tmp_path.iterdir())
 
 
 def refused(kind: type[Exception], *named: str, run: str = "r1", **options: object) -> None:
