@@ -23,9 +23,14 @@ from unknot.supervisor.cli.options import (
     Run,
     Timeout,
     Verbose,
+    asked_of_run,
+    how_shown,
+    how_shown_alone,
+    takes,
     wanted,
 )
-from unknot.supervisor.cli.output import VERBOSE, emit, look
+from unknot.supervisor.cli.output import Look, emit, look
+from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config_values import parse_duration
 
 app = typer.Typer(
@@ -76,27 +81,19 @@ def root(
 
 
 @app.command()
-def status(
-    *,
-    redis: Redis = None,
-    run: Run = None,
-    json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
-) -> None:
+@takes(asked_of_run, how_shown)
+def status(asked: Wanted, shown: Look, *, json: Json = False) -> None:
     """One look at the run. Exit 0 if it is healthy, 1 if it stands or members have failed."""
     from unknot.supervisor.cli import command_status
 
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
-    shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_status.status(asked, shown, as_json=json))
 
 
 @app.command()
+@takes(asked_of_run, how_shown)
 def watch(
+    asked: Wanted,
+    shown: Look,
     *,
     once: Annotated[bool, typer.Option("--once", "-1", help="One look, then end.")] = False,
     interval: Annotated[
@@ -108,14 +105,7 @@ def watch(
     no_alt_screen: Annotated[
         bool, typer.Option("--no-alt-screen", help="Keep the picture in the terminal's history.")
     ] = False,
-    redis: Redis = None,
-    run: Run = None,
     json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """Watch the run: a live picture on a terminal, one line per change elsewhere (JSON Lines with --json)."""
     from unknot.supervisor.cli import command_watch
@@ -127,39 +117,30 @@ def watch(
         fail_on=fail_on,
         alt_screen=not no_alt_screen,
     )
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
-    shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_watch.watch(asked, shown, options))
 
 
 @app.command()
+@takes(asked_of_run, how_shown)
 def explain(
+    asked: Wanted,
+    shown: Look,
     *,
     incident: Annotated[
         str, typer.Argument(metavar="ID", help="An incident, the beginning of its id, or latest.")
     ],
-    redis: Redis = None,
-    run: Run = None,
     json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """One incident in sentences: who waits for whom, what was done, how it ended."""
     from unknot.supervisor.cli import command_explain
 
-    shown = look(color, ascii_only=ascii)
-    raise typer.Exit(
-        command_explain.explain(
-            incident, wanted(redis, run, config, timeout, verbose=verbose), shown, as_json=json
-        )
-    )
+    raise typer.Exit(command_explain.explain(incident, asked, shown, as_json=json))
 
 
 @app.command()
+@takes(how_shown_alone)
 def replay(
+    shown: Look,
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A trace (docs/trace_format.md), or - for stdin.")],
     json: Json = False,
@@ -169,20 +150,19 @@ def replay(
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Count and skip what cannot be, instead of refusing it.")
     ] = False,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """Replay a recorded trace: its incidents, how it ended, lock orders that could deadlock. Exit 1 if it has incidents."""
     from unknot.supervisor.cli import command_replay
 
-    VERBOSE.set(verbose)
     options = command_replay.ReplayOptions(as_json=json, until=until, lenient=lenient)
-    raise typer.Exit(command_replay.replay(file, options, look(color, ascii_only=ascii)))
+    raise typer.Exit(command_replay.replay(file, options, shown))
 
 
 @app.command()
+@takes(asked_of_run, how_shown)
 def graph(
+    asked: Wanted,
+    shown: Look,
     *,
     format: Annotated[  # noqa: A002
         Literal["text", "dot", "mermaid", "svg", "json"], typer.Option("--format", "-o", help="What to write on stdout.")
@@ -197,27 +177,21 @@ def graph(
         bool, typer.Option("--all", help="Whoever waits or is waited for, not only what is stuck.")
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many participants.")] = 40,
-    redis: Redis = None,
-    run: Run = None,
     json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """A picture of who waits for whom: what is stuck and its neighbours. Of a live run it is the last word of each process."""
     from unknot.supervisor.cli import command_graph
 
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
     options = command_graph.GraphOptions(
         format="json" if json else format, trace=trace, until=until, everybody=everybody, limit=limit
     )
-    raise typer.Exit(command_graph.draw(asked, options, look(color, ascii_only=ascii)))
+    raise typer.Exit(command_graph.draw(asked, options, shown))
 
 
 @app.command()
+@takes(how_shown_alone)
 def diagnose(
+    shown: Look,
     *,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Flight-recorder dumps, one file for each rank.", file_okay=False)
@@ -231,36 +205,28 @@ def diagnose(
         typer.Option("--world-size", metavar="N", min=0, max=1_000_000, help="How many ranks, where dumps do not tell."),
     ] = 0,
     json: Json = False,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """Say why a run hung by the dumps of its ranks (NCCL or Gloo, pickle or JSON). Nothing in them is executed."""
     from unknot.supervisor.cli import command_diagnose
 
-    VERBOSE.set(verbose)
     options = command_diagnose.DiagnoseOptions(as_json=json, alike=tuple(alike or ()), world_size=world_size)
-    raise typer.Exit(command_diagnose.show(folder, look(color, ascii_only=ascii), options))
+    raise typer.Exit(command_diagnose.show(folder, shown, options))
 
 
 @app.command()
+@takes(asked_of_run)
 def record(
+    asked: Wanted,
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The trace to write; must not exist.", dir_okay=False)],
     for_: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="How long; else until the run ends or Ctrl-C.")
     ] = None,
-    redis: Redis = None,
-    run: Run = None,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    verbose: Verbose = False,
 ) -> None:
     """Record a live run as a trace, to replay it elsewhere or to attach it to a report."""
     from unknot.supervisor.cli import command_record
 
     for_s = parse_duration(for_, name="--for") if for_ is not None else None
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
     raise typer.Exit(command_record.record(file, asked, for_s=for_s))
 
 
@@ -282,18 +248,12 @@ def config(
 
 
 @app.command()
-def daemon(
-    *,
-    redis: Redis = None,
-    run: Run = None,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    verbose: Verbose = False,
-) -> None:
+@takes(asked_of_run)
+def daemon(asked: Wanted) -> None:
     """Run a monitor for the run until told to stop. Several may run: one leads, the others stand by."""
     from unknot.supervisor.cli import command_daemon
 
-    raise typer.Exit(command_daemon.daemon(wanted(redis, run, config, timeout, verbose=verbose)))
+    raise typer.Exit(command_daemon.daemon(asked))
 
 
 @app.command()
@@ -330,69 +290,45 @@ def alerts_test(
 
 
 @checkpoints_app.command("list")
-def checkpoints_list(
-    *,
-    directory: Directory = None,
-    redis: Redis = None,
-    run: Run = None,
-    json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
-) -> None:
+@takes(asked_of_run, how_shown)
+def checkpoints_list(asked: Wanted, shown: Look, *, directory: Directory = None, json: Json = False) -> None:
     """The committed checkpoints, newest first, with sizes and whether all files are there."""
     from unknot.supervisor.cli import command_checkpoints
 
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
-    shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_checkpoints.list_them(asked, directory, shown, as_json=json))
 
 
 @checkpoints_app.command("show")
+@takes(asked_of_run, how_shown)
 def checkpoints_show(
+    asked: Wanted,
+    shown: Look,
     *,
     checkpoint: Annotated[str, typer.Argument(metavar="ID", help="A checkpoint, the beginning of its id, or latest.")],
     directory: Directory = None,
-    redis: Redis = None,
-    run: Run = None,
     json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """One checkpoint: each rank's files, and where agents, mailboxes and weights were."""
     from unknot.supervisor.cli import command_checkpoints
 
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
-    shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_checkpoints.show(checkpoint, asked, directory, shown, as_json=json))
 
 
 @checkpoints_app.command("verify")
+@takes(asked_of_run, how_shown)
 def checkpoints_verify(
+    asked: Wanted,
+    shown: Look,
     *,
     checkpoint: Annotated[
         str, typer.Argument(metavar="ID", help="A checkpoint, the beginning of its id, latest, or all.")
     ] = "all",
     directory: Directory = None,
-    redis: Redis = None,
-    run: Run = None,
     json: Json = False,
-    timeout: Timeout = "5s",
-    config: ConfigFile = None,
-    color: Colour = "auto",
-    ascii: Ascii = False,  # noqa: A002
-    verbose: Verbose = False,
 ) -> None:
     """Read every file and compare it with its SHA-256. Exit 1 if one is damaged; each is named."""
     from unknot.supervisor.cli import command_checkpoints
 
-    asked = wanted(redis, run, config, timeout, verbose=verbose)
-    shown = look(color, ascii_only=ascii)
     raise typer.Exit(command_checkpoints.verify(checkpoint, asked, directory, shown, as_json=json))
 
 

@@ -330,6 +330,16 @@ class TestErrors:
         assert done.returncode == exit_codes.USAGE
         assert "Usage: " in done.stdout + done.stderr
 
+    def test_the_options_that_commands_share_are_the_same_in_each(self, quick: Run) -> None:
+        of_run = ("--redis URL", "--run NAME", "--timeout DURATION", "--config FILE", "--verbose")
+        of_text = ("--color", "--ascii")
+        for command in ("status", "watch", "explain", "graph", "checkpoints list", "checkpoints show", "checkpoints verify"):
+            text = quick(*command.split(), "--help").stdout
+            assert not [option for option in (*of_run, *of_text) if option not in text], command
+        for command in ("record", "daemon"):
+            text = quick(command, "--help").stdout
+            assert not [option for option in of_run if option not in text], command
+
     @pytest.mark.parametrize(
         "command",
         [("watch",), ("status",), ("graph",), ("record", "trace.jsonl"), ("explain", "latest"), ("checkpoints", "list"), ("daemon",)],
