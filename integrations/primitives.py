@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from unknot.graph.events import Atom, Clause
 from unknot.recovery import lock, mailbox, weights
-from unknot.recovery.values import choice, limit_s
+from unknot.recovery.values import choice, limit_s, text, whole
 from unknot.supervisor.process import current
 
 Kind = Literal["http", "human", "file", "llm", "subprocess", "other"]
@@ -68,9 +68,12 @@ def external(
         limit: when the outside gives up; shown, never an escape.
 
     Raises:
-        ConfigError: an unknown kind, or a limit that is no timedelta.
+        ConfigError: an unknown kind, a label or name that is no text, or a limit that is no timedelta.
         NotAMember: the process belongs to no run.
     """
+    text(label, name="unknot.external: label")
+    if who is not None:
+        text(who, name="unknot.external: who")
     choice(kind, get_args(Kind), name="unknot.external: kind")
     limit_s(limit, name="unknot.external: limit")
     process = current("unknot.external")
@@ -88,10 +91,13 @@ def progress(what: str = "step", n: int = 1) -> None:
     """Mark that real work was done: `n` more of `what`.
 
     Raises:
+        ConfigError: `what` is no text, or `n` no whole number from 0 up.
         NotAMember: the process belongs to no run.
     """
+    text(what, name="unknot.progress: what")
+    count = whole(n, name="unknot.progress: n", least=0)
     process = current("unknot.progress")
-    process.progress[what] = process.progress.get(what, 0) + n
+    process.progress[what] = process.progress.get(what, 0) + count
 
 
 __all__: list[str] = ["Lock", "Mailbox", "Weights", "external", "progress"]

@@ -87,6 +87,13 @@ def limit_s(value: Any, *, name: str = "timeout") -> float | None:
     return None if value is None else span_s(value, name=name)
 
 
+def text(value: Any, *, name: str) -> str:
+    """`value` if it is a text that says something. ConfigError."""
+    if isinstance(value, str) and value.strip():
+        return value
+    raise ConfigError(what=f"{name}={shown(value)} is no text", todo="give a few words")
+
+
 def choice(value: Any, known: Iterable[str], *, name: str) -> str:
     """`value` if it is one of `known`. ConfigError that names the nearest one and all of them."""
     words = tuple(known)

@@ -13,8 +13,8 @@ from unknot.supervisor.cli import exit_codes
 
 # typer has no public name for what all its errors of usage are, and carries its own copy of click or not, by version.
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
-_NOT_ONE_OF = re.compile(r"'([^']*)' is not one of (.*)")
-_MEANT = re.compile(r"(?:\. Did you mean '([^']*)'\?| \(Possible options: ([^)]*)\))$")
+_NOT_ONE_OF = re.compile(r"'([^']*)' is not (?:one of )?('.*)")
+_MEANT = re.compile(r"(?:\.? Did you mean '?([^'?]*)'?\?| \(Possible options: ([^)]*)\))$")
 _QUOTED = re.compile(r"'([^']*)'")
 # What the library's words mean to who typed the command.
 _PLAIN = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -95,3 +96,21 @@ def test_an_unknown_instrumentation_and_an_unknown_kind_are_refused_with_a_sugge
         pass
     with pytest.raises(unknot.ConfigError, match="limit=5 is no timedelta"), unknot.external("approval", limit=5):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        (lambda: unknot.progress(5), "unknot.progress: what=5 is no text; give a few words"),  # type: ignore[arg-type]
+        (lambda: unknot.progress("step", "2"), "unknot.progress: n='2' is not a whole number"),  # type: ignore[arg-type]
+        (lambda: unknot.progress("step", -1), "unknot.progress: n=-1 is too small; give at least 0"),
+        (lambda: unknot.external(5).__enter__(), "unknot.external: label=5 is no text"),  # type: ignore[arg-type]
+        (lambda: unknot.external("").__enter__(), "unknot.external: label='' is no text"),
+        (lambda: unknot.external("approval", who=5).__enter__(), "unknot.external: who=5 is no text"),  # type: ignore[arg-type]
+        (lambda: unknot.external("approval", limit=timedelta(-1)).__enter__(), "unknot.external: limit="),
+    ],
+)
+def test_a_mark_and_an_outside_wait_that_cannot_be_told_are_refused(use: Callable[[], object], told: str) -> None:
+    with pytest.raises(unknot.ConfigError) as caught:
+        use()
+    assert str(caught.value).startswith(told)
