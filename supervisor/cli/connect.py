@@ -11,7 +11,7 @@ import msgspec
 from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config import EffectiveConfig, load_config
-from unknot.supervisor.store.location import FoundServer, discover
+from unknot.supervisor.store.location import FoundServer, discover, validate_run_name
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 
 RUN_ENV = "SUPERVISOR_RUN"
@@ -36,7 +36,7 @@ def target_of(wanted: Wanted, config: EffectiveConfig, env: Mapping[str, str] = 
 
     Raises ConfigError if none or more than one could be, StoreUnavailable if no Redis is known or reached.
     """
-    run = wanted.run or env.get(RUN_ENV) or None
+    run = wanted.run or _run_of_environment(env)
     url = config.config.redis
     if url is not None:
         return Target(url=url, run=run or _only(live_runs(url, limit_s=wanted.limit_s)))
@@ -46,6 +46,14 @@ def target_of(wanted: Wanted, config: EffectiveConfig, env: Mapping[str, str] = 
         raise _nothing_found(run, here)
     chosen = run or _only([server.run for server in servers])
     return _of_server(next(server for server in servers if server.run == chosen))
+
+
+def _run_of_environment(env: Mapping[str, str]) -> str | None:
+    run = env.get(RUN_ENV) or None
+    try:
+        return None if run is None else validate_run_name(run)
+    except ConfigError as error:
+        raise ConfigError(what=f"{RUN_ENV}: {error.what}", todo=error.todo) from None
 
 
 def _with_run_dir(env: Mapping[str, str], config: EffectiveConfig) -> Mapping[str, str]:

@@ -330,6 +330,11 @@ class TestErrors:
         assert done.returncode == exit_codes.USAGE
         assert "Usage: " in done.stdout + done.stderr
 
+    def test_a_variable_that_names_no_run_is_2_and_named(self, quick: Run) -> None:
+        done = quick("status", env={"SUPERVISOR_RUN": "my run"})
+        assert done.returncode == exit_codes.USAGE
+        assert "SUPERVISOR_RUN: 'my run' cannot name a run" in only_line(done.stderr)
+
     def test_the_options_that_commands_share_are_the_same_in_each(self, quick: Run) -> None:
         of_run = ("--redis URL", "--run NAME", "--timeout DURATION", "--config FILE", "--verbose")
         of_text = ("--color", "--ascii")
