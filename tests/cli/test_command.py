@@ -11,140 +11,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 from pytest_httpserver import HTTPServer
 from standardwebhooks.webhooks import Webhook
 
+from tests.cli.running import LIMIT_S, Run, only_line
 from tests.cli.scene import Scene, deadlock
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.main import main
 from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-m", "unknot.supervisor.cli.main"]
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwqpPbS1/3EBc="
-LIMIT_S = 60
-
-Done = subprocess.CompletedProcess[str]
-
-
-class Run(Protocol):
-    def __call__(
-        self, *args: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]: ...
-
-
-@pytest.fixture
-def base_env(tmp_path: Path) -> dict[str, str]:
-    """An environment without settings of whoever runs the tests, and with no run on this machine."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("SUPERVISOR_", "UNKNOT_"))}
-    return {
-        **kept,
-        "PYTHONPATH": str(ROOT),
-        "PYTHONUTF8": "1",
-        "SUPERVISOR_RUN_DIR": str(tmp_path / "runs"),
-        "XDG_STATE_HOME": str(tmp_path),
-    }
-
-
-@pytest.fixture
-def bare(base_env: dict[str, str], tmp_path: Path) -> Run:
-    """Runs the command in a process of its own, without any address."""
-
-    def run(*args: str, env: Mapping[str, str] | None = None) -> Done:
-        return subprocess.run(
-            [*COMMAND, *args],
-            env={**base_env, **(env or {})},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-
-    return run
-
-
-@pytest.fixture
-def quick(
-    base_env: dict[str, str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """As `bare`, but in this process: where a process of its own proves nothing more."""
-
-    def run(*args: str, env: Mapping[str, str] | None = None) -> Done:
-        with monkeypatch.context() as patch:
-            for name in set(os.environ) - set(base_env):
-                patch.delenv(name)
-            for name, value in {**base_env, **(env or {})}.items():
-                patch.setenv(name, value)
-            patch.chdir(tmp_path)
-            patch.setattr(sys, "argv", ["supervisor", *args])
-            with pytest.raises(SystemExit) as ended:
-                main()
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return subprocess.CompletedProcess(args, ended.value.code, out, err)
-
-    return run
-
-
-def at_run(run: Run, redis_url: str, name: str) -> Run:
-    """The same for one run."""
-
-    def at(*args: str, env: Mapping[str, str] | None = None) -> Done:
-        return run(*args, env={"SUPERVISOR_REDIS": redis_url, "SUPERVISOR_RUN": name, **(env or {})})
-
-    return at
-
-
-@pytest.fixture
-def supervisor(bare: Run, redis_url: str, store: RedisStore) -> Run:
-    """Runs the command in a process of its own, for the run of this test."""
-    return at_run(bare, redis_url, store.run)
-
-
-@pytest.fixture
-def quickly(quick: Run, redis_url: str, store: RedisStore) -> Run:
-    """Runs the command in this process, for the run of this test."""
-    return at_run(quick, redis_url, store.run)
-
-
-@pytest.fixture
-def spawn(
-    base_env: dict[str, str], redis_url: str, store: RedisStore
-) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the command and leaves it running."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*args: str, **more: Any) -> subprocess.Popen[str]:
-        env = {**base_env, "SUPERVISOR_REDIS": redis_url, "SUPERVISOR_RUN": store.run}
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        # Whoever runs the tests in the background of a shell has the interrupt ignored, and children inherit that.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            started.append(subprocess.Popen([*COMMAND, *args], env=env, text=True, **streams))
-        finally:
-            signal.signal(signal.SIGINT, before)
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def only_line(text: str) -> str:
-    lines = text.splitlines()
-    assert len(lines) == 1, text
-    return lines[0]
 
 
 class TestStatus:
@@ -249,121 +129,6 @@ class TestStatus:
             done = quick("status", env={"SUPERVISOR_RUN_DIR": ""})
         assert (done.returncode, done.stderr) == (exit_codes.OK, "")
         assert done.stdout.startswith("run only-one")
-
-
-class TestErrors:
-    def test_a_redis_that_is_not_there_is_3_in_one_line_without_the_password(self, bare: Run) -> None:
-        done = bare("status", "--redis", "redis://:geheim@127.0.0.1:1", "--run", "x", "--timeout", "500ms")
-        assert (done.returncode, done.stdout) == (exit_codes.UNREACHABLE, "")
-        assert "127.0.0.1:1" in only_line(done.stderr)
-        assert "geheim" not in done.stderr
-        assert "Traceback" not in done.stderr
-
-    def test_with_v_there_is_a_traceback(self, quick: Run) -> None:
-        done = quick("status", "-v", "--redis", "redis://127.0.0.1:1", "--run", "x", "--timeout", "500ms")
-        assert done.returncode == exit_codes.UNREACHABLE
-        assert "Traceback" in done.stderr
-        assert done.stderr.splitlines()[-1].startswith("error: ")
-
-    def test_no_address_and_no_run_on_this_machine_is_3_and_says_what_to_give(self, bare: Run) -> None:
-        done = bare("status")
-        assert done.returncode == exit_codes.UNREACHABLE
-        assert "--redis URL" in only_line(done.stderr)
-
-    def test_an_unknown_run_is_2_and_the_live_ones_are_named(self, quickly: Run, store: RedisStore) -> None:
-        Scene(store)
-        done = quickly("status", "--run", "nowhere")
-        assert done.returncode == exit_codes.USAGE
-        assert store.run in only_line(done.stderr) or "more" in done.stderr
-
-    def test_more_than_one_live_run_is_2_and_they_are_named(
-        self, quickly: Run, redis_url: str, store: RedisStore
-    ) -> None:
-        Scene(store)
-        with RedisStore.connect(redis_url, f"{store.run}-b") as other:
-            Scene(other)
-            done = quickly("status", env={"SUPERVISOR_RUN": ""})
-            other.command("HSET", other.key("run"), "state", "closed")
-        assert done.returncode == exit_codes.USAGE
-        assert "more than one run is live" in only_line(done.stderr)
-
-    @pytest.mark.parametrize(
-        ("args", "said"),
-        [
-            (("status", "--bad"), "--bad"),
-            (("nothing",), "nothing"),
-            (("watch", "--interval", "100ms"), "too short"),
-            (("watch", "--interval", "1"), "has no unit"),
-            (("status", "--timeout", "soon"), "is not a duration"),
-            (("status", "--config", "nowhere.toml"), "nowhere.toml"),
-            (("status", "--run", "a b"), "a-b"),
-            (("status", "--run=-x"), "'-x' cannot name a run"),
-            (("status", "--run="), "'' cannot name a run"),
-            (("watch", "-r", "--once"), "'--once' cannot name a run"),
-            (("statsu",), "no such command 'statsu' (did you mean status?); see 'supervisor --help'"),
-            (("alerts", "tset"), "(did you mean test?); see 'supervisor alerts --help'"),
-            (("status", "--rdis", "x"), "supervisor status: no such option: --rdis (did you mean --redis?); see 'supervisor status"),
-            (("status", "extra"), "unexpected extra argument"),
-            (("status", "--run"), "'--run' requires an argument"),
-            (("status", "--json=3"), "'--json' does not take a value"),
-            (("explain",), "supervisor explain: missing argument 'ID'; see 'supervisor explain --help'"),
-            (("watch", "--fail-on", "deadlok"), "(did you mean deadlock?)"),
-            (("graph", "--format", "svgg"), "(did you mean svg?)"),
-            (("graph", "--limit", "x"), "invalid value for '--limit': give a whole number"),
-            (("replay", "-", "--until", "0"), "invalid value for '--until': give at least 1"),
-            (("diagnose", ".", "--world-size", "2000000"), "'--world-size': give at most 1000000"),
-            (("completion", "zhs"), "(did you mean zsh?)"),
-            (("config", "--config", "."), "is a directory"),
-        ],
-    )
-    def test_a_mistake_in_the_arguments_is_2_with_nothing_on_stdout(
-        self, quickly: Run, args: tuple[str, ...], said: str
-    ) -> None:
-        done = quickly(*args)
-        assert (done.returncode, done.stdout) == (exit_codes.USAGE, "")
-        assert said in only_line(done.stderr)
-        assert done.stderr.startswith("error: ")
-
-    @pytest.mark.parametrize("group", [(), ("alerts",), ("checkpoints",), ("help",)])
-    def test_a_command_without_what_it_needs_to_go_on_shows_its_help(self, quick: Run, group: tuple[str, ...]) -> None:
-        done = quick(*group)
-        assert done.returncode == exit_codes.USAGE
-        assert "Usage: " in done.stdout + done.stderr
-
-    def test_a_variable_that_names_no_run_is_2_and_named(self, quick: Run) -> None:
-        done = quick("status", env={"SUPERVISOR_RUN": "my run"})
-        assert done.returncode == exit_codes.USAGE
-        assert "SUPERVISOR_RUN: 'my run' cannot name a run" in only_line(done.stderr)
-
-    def test_the_options_that_commands_share_are_the_same_in_each(self, quick: Run) -> None:
-        of_run = ("--redis URL", "--run NAME", "--timeout DURATION", "--config FILE", "--verbose")
-        of_text = ("--color", "--ascii")
-        for command in ("status", "watch", "explain", "graph", "checkpoints list", "checkpoints show", "checkpoints verify"):
-            text = quick(*command.split(), "--help").stdout
-            assert not [option for option in (*of_run, *of_text) if option not in text], command
-        for command in ("record", "daemon"):
-            text = quick(command, "--help").stdout
-            assert not [option for option in of_run if option not in text], command
-
-    @pytest.mark.parametrize(
-        "command",
-        [("watch",), ("status",), ("graph",), ("record", "trace.jsonl"), ("explain", "latest"), ("checkpoints", "list"), ("daemon",)],
-    )
-    def test_a_command_that_finds_no_run_makes_no_file_and_no_directory(
-        self, quick: Run, bare: Run, tmp_path: Path, command: tuple[str, ...]
-    ) -> None:
-        before = sorted(tmp_path.rglob("*"))
-        run = bare if command == ("daemon",) else quick  # it takes the signals of its process
-        for more in (("--run", "none"), ("--run", "none", "--redis", "redis://127.0.0.1:1", "--timeout", "300ms")):
-            assert run(*command, *more).returncode == exit_codes.UNREACHABLE
-        assert sorted(tmp_path.rglob("*")) == before
-
-    def test_a_misspelt_variable_is_a_warning_on_stderr(self, supervisor: Run, store: RedisStore) -> None:
-        Scene(store)
-        done = supervisor("status", "--json", env={"SUPERVISOR_LEESE_S": "3"})
-        assert done.returncode == exit_codes.OK
-        assert "did you mean SUPERVISOR_LEASE_S?" in only_line(done.stderr)
-        json.loads(only_line(done.stdout))
 
 
 class TestExplain:
