@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from typing import Any, Literal, cast, get_args
 
 import msgspec
 
 from unknot.graph.ids import is_pattern
 from unknot.recovery.errors import ConfigError
-from unknot.recovery.registration import check_member, is_member
+from unknot.recovery.member_patterns import member_patterns
+from unknot.recovery.registration import check_member
 from unknot.recovery.values import choice, shown, whole
 
 DEFAULT_CAPACITY = 1024
 Ack = Literal["step", "manifest"]
 Order = Literal["arrival", "origin"]
-_WILD = re.compile(r"\*|\?|\[[^\]]+\]")
-_LIKE = "use member names or patterns such as 'agent/*', a list of them, or None for anybody"
 
 
 class MailboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,39 +35,12 @@ def settings_of(
     begin = f"mailbox {mailbox}: "
     return MailboxSettings(
         capacity=whole(capacity, name=f"{begin}capacity", least=1),
-        senders=_patterns(senders, name=f"{begin}senders"),
-        receivers=_patterns(receivers, name=f"{begin}receivers"),
+        senders=member_patterns(senders, name=f"{begin}senders"),
+        receivers=member_patterns(receivers, name=f"{begin}receivers"),
         ack=cast("Ack", choice(ack, get_args(Ack), name=f"{begin}ack")),
         order=cast("Order", choice(order, get_args(Order), name=f"{begin}order")),
         origins=_origins(origins, order, name=f"{begin}origins"),
     )
-
-
-def _patterns(given: Any, *, name: str) -> tuple[str, ...] | None:
-    if given is None:
-        return None
-    patterns = (given,) if isinstance(given, str) else given
-    if not isinstance(patterns, list | tuple):
-        raise ConfigError(what=f"{name}={shown(given)} is no list of member names", todo=_LIKE)
-    for pattern in patterns:
-        if not isinstance(pattern, str) or not _may_match(pattern):
-            raise ConfigError(what=f"{name}: {shown(pattern)} can match no member (role/name)", todo=_LIKE)
-    return tuple(patterns)
-
-
-def _may_match(pattern: str) -> bool:
-    if not is_pattern(pattern):
-        return is_member(pattern)
-    return any(is_member(like) for like in _shapes(pattern))
-
-
-def _shapes(pattern: str) -> Iterator[str]:
-    """What it could match: each wild card stands for a letter, and one of them perhaps for what separates role and name."""
-    yield _WILD.sub("x", pattern)
-    for wild in _WILD.finditer(pattern):
-        separating = {"*": "x/x", "?": "/"}.get(wild[0], "x")
-        before, after = pattern[: wild.start()], pattern[wild.end() :]
-        yield _WILD.sub("x", before) + separating + _WILD.sub("x", after)
 
 
 def _origins(given: Any, order: Any, *, name: str) -> tuple[str, ...] | None:

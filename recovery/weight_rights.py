@@ -17,6 +17,7 @@ import msgspec
 from unknot.graph.ids import matches
 from unknot.recovery.answers import check_name
 from unknot.recovery.errors import ConfigError
+from unknot.recovery.member_patterns import member_patterns
 from unknot.recovery.ports import Store
 
 _USUAL = "trainer"
@@ -69,7 +70,7 @@ def check_publish(store: Store, name: str, member: str) -> None:
     )
 
 
-def declare_publishers(store: Store, name: str, publishers: Sequence[str]) -> None:
+def declare_publishers(store: Store, name: str, publishers: str | Sequence[str]) -> None:
     """Say who alone publishes weights `name`.
 
     Args:
@@ -78,19 +79,20 @@ def declare_publishers(store: Store, name: str, publishers: Sequence[str]) -> No
         publishers: patterns of member names such as `judge/*`.
 
     Raises:
-        ConfigError: it is declared otherwise already, or the list is empty.
+        ConfigError: it is declared otherwise already, the list is empty, or a pattern can match no member.
     """
     check_name("set of weights", name)
-    if not publishers or not all(isinstance(one, str) and one for one in publishers):
+    patterns = member_patterns(publishers, name=f"weights {name}: publishers")
+    if not patterns:
         raise ConfigError(
             what=f"publishers={publishers!r} of weights {name} names nobody", todo='give patterns of members, such as "judge/*"'
         )
     key = store.key("weights", name)
-    wanted = json.dumps(list(publishers))
+    wanted = json.dumps(patterns)
     if store.command("HSETNX", key, "publishers", wanted):
         return
     stands = store.command("HGET", key, "publishers").decode()
-    if json.loads(stands) != list(publishers):
+    if tuple(json.loads(stands)) != patterns:
         raise ConfigError(
             what=f"the publishers of weights {name} are already declared otherwise ({', '.join(json.loads(stands))})",
             todo="declare them the same way everywhere, or use another run name",

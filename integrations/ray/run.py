@@ -211,9 +211,9 @@ class Run:
             publishers: member names or patterns such as "judge/*".
 
         Raises:
-            ConfigError: declared otherwise already, or nobody is named.
+            ConfigError: declared otherwise already, nobody is named, or a pattern can match no member.
         """
-        declare_publishers(self._process.store, name, _listed(publishers) or ())
+        declare_publishers(self._process.store, name, publishers)
 
     def mailbox_statistics(self, name: str) -> MailboxStatistics:
         """A mailbox as it stands. ConfigError when it is not declared."""

@@ -9,6 +9,7 @@ import pytest
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
+from unknot.recovery.weight_rights import declare_publishers
 
 A, B = "agent/a", "agent/b"
 
@@ -65,6 +66,22 @@ def test_rights_that_are_no_names_are_refused(which: str, given: object) -> None
 def test_a_pattern_that_can_match_no_member_is_refused(which: str, pattern: object) -> None:
     given = pattern if isinstance(pattern, str) else ["agent/*", pattern]
     assert f"mailbox q: {which}: {pattern!r} can match no member (role/name)" in refusal(**{which: given})
+
+
+@pytest.mark.parametrize(
+    ("publishers", "told"),
+    [
+        (5, "publishers=5 is no list of member names; use member names or patterns"),
+        ("judge", "publishers: 'judge' can match no member (role/name)"),
+        (["trainer/*", ""], "publishers: '' can match no member (role/name)"),
+        ([], "publishers=[] of weights w names nobody"),
+        (None, "publishers=None of weights w names nobody"),
+    ],
+)
+def test_publishers_of_weights_that_cannot_be_are_refused_too(publishers: Any, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        declare_publishers(NoStore(), "w", publishers)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("pattern", ["*", "agent*", "*a", "agent/*", "*/a", "agent/?", "a?b", "agent/[ab]*", "a[gx]ent/a", "agent/["])
