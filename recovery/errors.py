@@ -64,6 +64,23 @@ class StaleGeneration(UnknotError):
         )
 
 
+class GroupDone(UnknotError):
+    """Every rank of the group has come to its end: whoever joins it now has come too late to be needed."""
+
+    group: str
+    generation: int
+
+    def __init__(self, *, group: str, generation: int) -> None:
+        super().__init__(group=group, generation=generation)
+
+    def describe(self) -> str:
+        """Which group, and when it was done."""
+        return (
+            f"group {self.group} is done: in generation {self.generation} run() has returned on every rank; "
+            "let this process end, or start the run anew"
+        )
+
+
 class StepAborted(UnknotError):
     """A step was begun as often as is allowed and never ended: repeating it blindly helps nobody. `group`: or the member."""
 

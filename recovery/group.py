@@ -19,15 +19,45 @@ from unknot.recovery.answers import Answer, ask, check_name, refuse_fenced
 from unknot.recovery.errors import (
     ConfigError,
     DeadlockInterrupted,
+    GroupDone,
     LeaseLost,
     RunClosed,
     StaleGeneration,
     WaitTimeout,
 )
+from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
 from unknot.recovery.waiting import Mode
 
 GroupState = Literal["", "forming", "running", "broken", "done"]
+# The steps of a re-form at which a process may die, and of a group's end.
+REFORM_POINTS = (
+    "group.break.before",
+    "group.break.marked",
+    "group.break.after",
+    "group.end.before",
+    "group.end.after",
+    "group.leave.before",
+    "group.leave.shut",
+    "group.leave.after",
+    "group.join.before",
+    "group.join.waiting",
+    "group.joined",
+    "group.told",
+    "group.met",
+    "group.reduced",
+    "group.connected",
+    "group.saving.connected",
+    "group.running.before",
+    "group.running",
+    "group.unformed.before",
+    "group.unformed.marked",
+    "group.unformed.after",
+    "group.agreed",
+    "group.entered",
+    "group.done.before",
+    "group.done.after",
+)
 _SLICE_S = 0.25
 
 
@@ -82,6 +112,7 @@ class GroupSlot:
         member: str,
         incarnation: int,
         give_up: Callable[[], Exception | None] = lambda: None,
+        while_missing: Callable[[int], None] = lambda _generation: None,
         timeout_s: float | None = None,
     ) -> GroupSlot:
         """Join the next generation of group `name` and wait until all `size` ranks have.
@@ -96,13 +127,16 @@ class GroupSlot:
             member: of this process.
             incarnation: of this process.
             give_up: asked a few times a second; what it answers is raised, after leaving.
+            while_missing: told the generation that forms, a few times a second until all ranks have joined it.
             timeout_s: seconds to wait at most, None for ever.
 
         Raises:
             ConfigError: rank and size do not fit, or a generation of another size is forming.
+            GroupDone: every rank's run has returned, so there is nothing left to join for.
             WaitTimeout, DeadlockInterrupted, RunClosed, FencedError: as every wait.
         """
         asking = _Asking(store=store, name=name, size=size, rank=rank, member=member, incarnation=incarnation)
+        asking.while_missing = while_missing
         return cls(asking, asking.until_complete(give_up, timeout_s))
 
     def running(self) -> None:
@@ -119,6 +153,11 @@ class GroupSlot:
         if status.generation != self.generation:
             return f"generation {status.generation} has begun"
         return (status.reason or "broken") if status.state == "broken" else None
+
+    def is_done(self) -> bool:
+        """Whether every rank's run has returned in this generation."""
+        status = group_status(self._store, self.name)
+        return (status.generation, status.state) == (self.generation, "done")
 
     def break_(self, reason: str) -> bool:
         """End this generation; whether it is ended now by it (False: a later one stands, or it is done)."""
@@ -152,6 +191,7 @@ class _Asking:
         self.incarnation = incarnation
         self.participant = f"{member}#{incarnation}/join:{name}"
         self.token = secrets.token_hex(8)
+        self.while_missing: Callable[[int], None] = lambda _generation: None
 
     def once(self, mode: Mode = "wait") -> Joined | None:
         """Ask once; None after leaving."""
@@ -165,6 +205,8 @@ class _Asking:
     def _understood(self, answer: Answer) -> Joined | None:
         if answer.word == "closed":
             raise RunClosed(run=self.store.run)
+        if answer.word == "done":
+            raise GroupDone(group=self.name, generation=answer.number())
         if answer.word == "interrupted":
             raise DeadlockInterrupted(
                 participant=self.participant, resource=f"group {self.name}", incident=answer.text()
@@ -184,7 +226,11 @@ class _Asking:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         wake_key = self.store.key("wake", f"{self.participant}|{self.token}")
         joined = self.once()
+        if joined is not None and not joined.complete:
+            reached("group.join.waiting", self.member)
         while joined is None or not joined.complete:
+            if joined is not None:
+                self.while_missing(joined.generation)
             self.store.blocking_pop(wake_key, timeout_s=_SLICE_S)
             error = give_up()
             if error is None and deadline is not None and time.monotonic() >= deadline:

@@ -16,8 +16,8 @@ import ray
 
 from unknot.graph.events import Atom, Clause
 from unknot.integrations.instrument import instrument
-from unknot.recovery.errors import RunClosed, StaleGeneration, StepAborted
-from unknot.recovery.points import FAULTS_ENV, LOG_ENV
+from unknot.recovery.errors import GroupDone, RunClosed, StaleGeneration, StepAborted
+from unknot.recovery.points import FAULTS_ENV, LOG_ENV, reached
 from unknot.supervisor import process as processes
 from unknot.supervisor.process import Process
 
@@ -115,6 +115,8 @@ def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
         trainer.run()
         ledger.save_last()
         return _all_done(group, ledger.process)
+    except GroupDone:
+        return True  # the process before this one died after the last rank had come to its end
     except RunClosed:
         raise
     except Exception as error:
@@ -131,13 +133,14 @@ def _all_done(group: Group, process: Process) -> bool:
     """Wait until `run` has returned on every rank: a rank that left its loop early is seen to wait for the others."""
     rendezvous = group.rendezvous
     assert rendezvous is not None
-    rendezvous.set(f"done/{group.rank}", "1")
-    wanted = [f"done/{rank}" for rank in range(group.size)]
+    reached("group.done.before", process.member)
+    group.slot.done()
+    reached("group.done.after", process.member)
     others = tuple(Atom(p=source) for rank, source in enumerate(group.slot.sources) if rank != group.rank)
     recorder = process.recorder
     need = Clause(k=len(others), of=others)
     with recorder.wait(recorder.next_ticket(), [need] if others else [], interruptible=False) as waiting:
-        while not rendezvous.check(wanted):
+        while not group.slot.is_done():
             error = waiting.poll_interrupt()
             if error is not None:
                 raise error

@@ -22,7 +22,7 @@ from unknot.graph.events import Atom, Clause
 from unknot.integrations.torch import flight, sockets
 from unknot.integrations.torch.rendezvous import RendezvousStore
 from unknot.recovery.errors import ConfigError, FencedError, StaleGeneration
-from unknot.recovery.group import GroupSlot, group_status
+from unknot.recovery.group import GroupSlot
 from unknot.recovery.points import reached
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.process import Process
@@ -105,6 +105,11 @@ class Group:
             self.broken = self.slot.reason_if_broken()
         return self.broken
 
+    def refuse_over(self) -> None:
+        """Raise StaleGeneration if this generation is over by our own mark or the store's: word of it may have been lost."""
+        self.is_over()
+        self.check()
+
     def __repr__(self) -> str:
         state = f"broken: {self.broken}" if self.broken else "running"
         return f"<Group {self.name} generation {self.generation} rank {self.rank} of {self.size}, {state}>"
@@ -132,12 +137,17 @@ class Former:
 
         Raises:
             RunClosed: the run ended meanwhile.
+            GroupDone: every rank's run has returned.
+            StaleGeneration: the generation was over before it was formed.
         """
+        self._reached("join.before")
         slot = self._joined()
-        self._say_over(slot.generation - 1, f"generation {slot.generation} has begun")
         try:
-            reached("group.joined", self._process.member)
+            self._reached("joined")
+            self._say_begun(slot.generation)
+            self._reached("told")
             group = self._connected(slot)
+            self._reached("running.before")
             slot.running()
         except FencedError:
             raise
@@ -146,8 +156,11 @@ class Former:
             raise StaleGeneration(group=slot.name, generation=slot.generation, reason=str(error)) from error
         self.group = group
         self._process.mark("formed")
-        reached("group.running", self._process.member)
+        self._reached("running")
         return group
+
+    def _reached(self, point: str) -> None:
+        reached(f"group.{point}", self._process.member)
 
     def _connected(self, slot: GroupSlot) -> Group:
         store = RendezvousStore(
@@ -157,28 +170,33 @@ class Former:
         store.give_up = lambda: _refuse_over(slot)
         before = sockets.connected_sockets()
         dist.init_process_group("gloo", store=store, rank=self._rank, world_size=self._size, timeout=self._timeout)
+        self._reached("met")
         dist.all_reduce(torch.zeros(1))
+        self._reached("reduced")
         recorder_id = flight.newest_recorder_id() if self._collectives is not None else None
         group = Group(slot, process_group=dist.group.WORLD, issuer_ident=threading.get_ident())
         group.rendezvous = store
         group.links = self._new_links(store, before, "train")
-        reached("group.connected", self._process.member)
+        self._reached("connected")
         before = sockets.connected_sockets()
         group.checkpoint_group = dist.new_group(backend="gloo", timeout=_CHECKPOINT_LIMIT)
         dist.barrier(group.checkpoint_group)
         group.checkpoint_links = self._new_links(store, before, "checkpoint")
+        self._reached("saving.connected")
         self._watch(group, slot.sources, recorder_id)
-        store.give_up = group.check
+        store.give_up = group.refuse_over
         return group
 
     def _give_up(self, slot: GroupSlot, error: Exception) -> None:
         """A rank that cannot form its generation ends it: the others would wait for it."""
         if self._collectives is not None:
             self._collectives.forget(self._name)
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        _leave_torch()
+        self._reached("unformed.before")
         slot.break_(f"rank {slot.rank} could not connect: {type(error).__name__}: {str(error)[:200]}")
+        self._reached("unformed.marked")
         self._say_over(slot.generation, "it could not be formed")
+        self._reached("unformed.after")
 
     def _new_links(
         self, store: RendezvousStore, before: Mapping[int, sockets.Endpoints], purpose: str
@@ -202,9 +220,16 @@ class Former:
 
     def end(self, group: Group, reason: str) -> None:
         """End this generation for all ranks."""
+        self._reached("break.before")
         group.slot.break_(reason)
+        self._reached("break.marked")
         group.broken = reason
         self._say_over(group.generation, reason)
+        self._reached("break.after")
+
+    def _say_begun(self, generation: int) -> None:
+        """The one before is over. Whoever is missing may stand in it, in a wait that no lost connection ends."""
+        self._say_over(generation - 1, f"generation {generation} has begun")
 
     def _say_over(self, generation: int, reason: str) -> None:
         if generation > 0:
@@ -221,18 +246,11 @@ class Former:
     def _joined(self) -> GroupSlot:
         process = self._process
         recorder = process.recorder
-        before = group_status(process.store, self._name).generation
         need = Clause(k=1, of=(Atom(external=f"{STARTING}group {self._name}"),))
         with recorder.wait(recorder.next_ticket(), [need]) as waiting:
-
-            def look() -> Exception | None:
-                # A rank that stands in no collective, but waits for a message, has not seen that this one was lost.
-                self._say_over(before, f"rank {self._rank} joins anew")
-                return waiting.poll_interrupt()
-
             return GroupSlot.join(
                 process.store, self._name, size=self._size, rank=self._rank, member=process.member,
-                incarnation=process.incarnation, give_up=look,
+                incarnation=process.incarnation, give_up=waiting.poll_interrupt, while_missing=self._say_begun,
             )  # fmt: skip
 
     def _exchanged(
@@ -258,11 +276,14 @@ class Former:
         group, self.group = self.group, None
         if group is None:
             return
+        self._reached("leave.before")
         group.broken = group.broken or "left"
         group.shut()
+        self._reached("leave.shut")
         if self._collectives is not None:
             self._collectives.forget(group.name)
         dist.destroy_process_group()
+        self._reached("leave.after")
 
     def _on_break(self, command: Command) -> str:
         group = self.group
@@ -272,9 +293,12 @@ class Former:
 
     def _end_now(self, group: Group, reason: str) -> int:
         """Free whoever of this process stands in a collective of the group, or waits elsewhere on its behalf."""
+        self._reached("end.before")
         group.broken = reason
         self._interrupt_issuer(group, reason)
-        return group.shut()
+        shut = group.shut()
+        self._reached("end.after")
+        return shut
 
     def _interrupt_issuer(self, group: Group, reason: str) -> None:
         table = self._process.table
@@ -286,6 +310,18 @@ class Former:
         error = StaleGeneration(group=group.name, generation=group.generation, reason=reason)
         table.interrupt(slot.participant, waiting.ticket, error)
         self._process.wake(slot.participant, waiting.ticket)
+
+
+def _leave_torch() -> None:
+    """Destroy what groups there are, also half of one.
+
+    torch counts the groups of a process, one that could not be made too, and the count is part of each group's keys at the rendezvous:
+    a rank that has failed once would wait for others at keys that those never write.
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    else:
+        dist.distributed_c10d._world.group_count = 0
 
 
 def _refuse_over(slot: GroupSlot) -> None:

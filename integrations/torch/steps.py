@@ -120,6 +120,7 @@ class Ledger:
                 shut=group.shut_checkpoint, lost=group.has_lost_rank,
             )  # fmt: skip
         agreed = self._common(group)
+        reached("group.agreed", self.process.member)
         if agreed is not None:
             self._go_to(agreed)
         elif not self._go_to_manifest(group):
@@ -129,6 +130,7 @@ class Ledger:
         self._settle(before=self.seq)
         self._requeue()
         self.process.mark("restored")
+        reached("group.entered", self.process.member)
         if self._entered_before:
             self._broken_off[self.seq] += 1
         self._entered_before = True

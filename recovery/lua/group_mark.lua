@@ -22,6 +22,6 @@ else
   redis.call('HSET', hash, 'done:' .. rank, 1)
   local all = true
   for i = 0, tonumber(now[3]) - 1 do all = all and redis.call('HEXISTS', hash, 'done:' .. i) == 1 end
-  if all then redis.call('HSET', hash, 'state', 'done', 'since', stamp(clock())) end
+  if all then redis.call('HSET', hash, 'state', 'done', 'since', stamp(clock()), 'done_under', driver_now()) end
 end
 return {'ok', redis.call('HGET', hash, 'state')}

@@ -11,7 +11,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from unknot.recovery.errors import ConfigError, FencedError, LeaseLost, RunClosed, StaleGeneration, WaitTimeout
+from unknot.recovery.errors import (
+    ConfigError,
+    FencedError,
+    GroupDone,
+    LeaseLost,
+    RunClosed,
+    StaleGeneration,
+    WaitTimeout,
+)
 from unknot.recovery.group import GroupSlot, Joined, break_group, group_names, group_status, join_once
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import new_boot, register
@@ -139,6 +147,46 @@ def test_a_group_is_done_when_every_rank_is_and_can_begin_again(store: RedisStor
     assert group_status(store, "policy").state == "done"
     assert not slots[0].break_("late"), "what is done cannot be broken"
     assert ranks.join_all()[0].generation == 2
+
+
+def test_who_joins_a_group_that_is_done_is_told_so_unless_another_driver_has_the_run(store: RedisStore, join: Join) -> None:
+    claim = RunClaim.take(store, lease_s=600)
+    ranks = Ranks(store, join, 2)
+    for slot in ranks.join_all():
+        slot.done()
+    with pytest.raises(GroupDone, match=r"group policy is done: in generation 1 run\(\) has returned on every rank"):
+        ranks.once(0, "late")
+    assert group_status(store, "policy").generation == 1
+    claim.close()
+    RunClaim.take(store)
+    for rank in range(2):
+        ranks.recorders[rank] = join(f"trainer/{rank}")
+    assert ranks.join_all()[0].generation == 2
+
+
+def test_the_rendezvous_of_a_generation_goes_when_all_have_joined_the_next_one(store: RedisStore, join: Join) -> None:
+    ranks = Ranks(store, join, 2)
+    slots = ranks.join_all()
+    place = store.key("gstore", "policy", "1")
+    store.command("HSET", place, "k", "v")
+    slots[0].break_("a test")
+    ranks.once(0, "anew")
+    assert store.command("EXISTS", place) == 1
+    break_group(store, "policy", 2, reason="before all have joined it")
+    ranks.once(0, "third")
+    ranks.once(1, "third")
+    assert store.command("EXISTS", place) == 0
+
+
+def test_who_waits_for_missing_ranks_is_told_which_generation_forms(store: RedisStore, join: Join) -> None:
+    ranks = Ranks(store, join, 2)
+    told: list[int] = []
+    with pytest.raises(WaitTimeout):
+        GroupSlot.join(
+            store, "policy", size=2, rank=0, member="trainer/0", incarnation=1, while_missing=told.append, timeout_s=0.01
+        )
+    assert set(told) == {1}
+    assert ranks.join_all()[0].generation == 1
 
 
 def test_giving_up_takes_the_join_back(store: RedisStore, join: Join) -> None:

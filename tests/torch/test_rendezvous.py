@@ -49,10 +49,14 @@ def test_compare_and_set_writes_only_what_was_expected(store: RedisStore) -> Non
     assert one.compare_set("k", "a", "d") == b"c"
 
 
-def test_generations_do_not_see_each_other_and_every_key_expires(store: RedisStore) -> None:
+def test_generations_do_not_see_each_other_and_each_expires(store: RedisStore) -> None:
     old, new = rendezvous(store, "gstore", "g", "1"), rendezvous(store, "gstore", "g", "2")
     old.set("k", b"1")
     old.add("n", 1)
     assert not new.check(["k"])
-    assert 0 < store.command("TTL", store.key("gstore", "g", "1", "k")) <= 300
-    assert 0 < store.command("TTL", store.key("gstore", "g", "1", "n")) <= 300
+    assert 0 < store.command("TTL", store.key("gstore", "g", "1")) <= 300
+
+
+def test_a_value_set_once_expires_too(store: RedisStore) -> None:
+    rendezvous(store).compare_set("k", "", "a")
+    assert 0 < store.command("TTL", store.key("gstore", "g", "1")) <= 300

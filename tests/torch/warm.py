@@ -3,8 +3,9 @@
 import torch
 import torch._dynamo
 
+import tests.torch.reforming
 import tests.torch.savers
 
 torch.set_num_threads(1)
 torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
-LOADED = (tests.torch.savers.__name__,)
+LOADED = (tests.torch.savers.__name__, tests.torch.reforming.__name__)

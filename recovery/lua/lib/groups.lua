@@ -1,6 +1,8 @@
 -- Generations of a collective group. `group:<name>` holds `rank:<i>` (the source that joined as rank i in the present
 -- generation) and `ask:<i>` (the token of that join, which tells a repeated question from a new wish to join). `complete`
--- is 1 once all ranks have joined: from then on ranks meet at the generation's rendezvous, and none can be exchanged.
+-- is 1 once all ranks have joined: from then on ranks meet at the generation's rendezvous, and none can be exchanged. `met` is
+-- the last generation that came so far: once all have joined the next one, nobody is left at its rendezvous. `done_under` is the driver
+-- under which the group was done.
 
 local function group_types(name)
   return wrong_type(key('group', name), 'hash', key('groupq', name), 'list', P .. 'groups', 'set')
@@ -45,6 +47,17 @@ local function start_generation(name, size)
   redis.call('HDEL', hash, 'reason', 'complete')
   redis.call('SADD', P .. 'groups', name)
 end
+
+local function complete_generation(name, generation)
+  local hash = key('group', name)
+  local met = redis.call('HGET', hash, 'met')
+  if met then redis.call('DEL', key('gstore', name .. ':' .. met)) end
+  redis.call('HSET', hash, 'complete', 1, 'met', generation)
+  wake_joiners(name, 'granted')
+end
+
+-- The driver that has the run, '' where none ever had.
+local function driver_now() return redis.call('HGET', P .. 'run', 'driver') or '' end
 
 local function break_group(name, reason)
   redis.call('HSET', key('group', name), 'state', 'broken', 'reason', reason, 'since', stamp(clock()))
