@@ -1,11 +1,17 @@
 """Chaos: a real training run in which an agent, the judge and each trainer rank are killed at named points, once for each seed.
 
-    python tests/chaos/run.py [--steps N] SEED...
+    python -m tests.chaos.run [--steps N] SEED...
 
 First the example trains undisturbed; then, for each seed, again with the same training seed and with `kill -9` at points that the chaos
 seed chooses: of steps and commits (agent, judge), of votes, saves, restores and re-forms (ranks). Each run must finish, its faults must
-have fired, every item must have been consumed once, the SHA-256 over weights, optimizer and random generators must be that of
-the undisturbed run, and no process that it started may be left. Exit status 1 if one falls short; it prints how to repeat that one.
+have fired, every item must have been consumed once, and the SHA-256 over weights, optimizer and random generators must be that of
+the undisturbed run.
+
+Nothing may be left: no process that it started, no port that one of them listened on; in a Ray that is there before and after (odd
+seeds) no placement group and no actor; in such a Redis (odd seeds) no key of a kind that the undisturbed run does not keep. A run with
+a Ray and a Redis of its own (even seeds) must end both.
+
+Exit status 1 if one falls short; it prints how to repeat that one.
 """
 
 from __future__ import annotations
@@ -21,13 +27,13 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
+from tests.chaos.inside import EXAMPLE, LEFT
+from tests.chaos.traces import MARK, Traces, kinds_of_keys, left_in_directory, left_in_redis
 from unknot.recovery import points
+from unknot.supervisor.store.embedded import start_redis
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_training" / "main.py"
+INSIDE = Path(__file__).with_name("inside.py")
 AGENTS, MANIFEST_EVERY = 4, 5
-MARK = "UNKNOT_CHAOS_RUN"
 LIMIT_S = 600.0
 _DIGEST = re.compile(r"random generators: ([0-9a-f]{64})")
 _ITEMS = re.compile(r"items of the trainers: (\d+) sent, (\d+) consumed once each, (\d+) left over")
@@ -45,7 +51,7 @@ OF_A_REFORM = (
 
 
 class Outcome(NamedTuple):
-    """One run of the example: exit status, digest, (sent, consumed, left over), processes left, seconds, output."""
+    """One run of the example: exit status, digest, (sent, consumed, left over), what is left of it, seconds, output."""
 
     status: int
     digest: str
@@ -70,40 +76,52 @@ def faults_of(seed: int, steps: int) -> list[str]:
     ]
 
 
-def train(steps: int, faults: list[str], log: Path) -> Outcome:
-    """Run the example in a process of its own."""
-    mark = f"{os.getpid()}-{time.monotonic_ns()}"
-    environment = {**os.environ, MARK: mark}
-    if faults:
-        environment |= {points.FAULTS_ENV: " ".join(faults), points.LOG_ENV: str(log)}
-    began = time.monotonic()
-    command = [sys.executable, str(EXAMPLE), "--deterministic", "--steps", str(steps)]
-    done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False
-    )
-    found, items = _DIGEST.search(done.stdout), _ITEMS.search(done.stdout)
+class Place(NamedTuple):
+    """Where runs go on: a folder for all of them, the Redis that is there before and after, the kinds of keys that a run keeps there."""
+
+    folder: Path
+    redis: str
+    kept: frozenset[str] = frozenset()
+
+
+def train(steps: int, faults: list[str], *, name: str, place: Place, outlived: bool) -> Outcome:
+    """Run the example in a process of its own; `outlived`: on a Ray and a Redis that are there before and after."""
+    mark, runs = f"{os.getpid()}-{time.monotonic_ns()}", place.folder / name
+    command = [sys.executable, str(INSIDE if outlived else EXAMPLE), "--deterministic", "--steps", str(steps), "--run", name]
+    command += ["--redis", place.redis] if outlived else []
+    traces, began = Traces(mark), time.monotonic()
+    status, said = _said_by(command, {**_environment(faults, log_of(place, name)), MARK: mark, "SUPERVISOR_RUN_DIR": str(runs)})
+    took_s = time.monotonic() - began
+    left = (*traces.left(), *(line for line in said.splitlines() if line.startswith(LEFT)), *left_in_directory(runs))
+    if outlived and place.kept:
+        left += left_in_redis(place.redis, name, place.kept)
+    found, items = _DIGEST.search(said), _ITEMS.search(said)
     counts = tuple(int(number) for number in items.groups()) if items else (0, 0, 0)
-    return Outcome(
-        done.returncode, found[1] if found else "", (counts[0], counts[1], counts[2]), left_of(mark),
-        time.monotonic() - began, done.stdout,
-    )  # fmt: skip
+    return Outcome(status, found[1] if found else "", (counts[0], counts[1], counts[2]), left, took_s, said)
 
 
-def left_of(mark: str) -> tuple[str, ...]:
-    """Processes that the run of that mark has started and not ended, after a moment to end in."""
-    deadline = time.monotonic() + 20.0
-    while left := [process for process in psutil.process_iter() if _has(process, mark)]:
-        if time.monotonic() > deadline:
-            return tuple(f"{process.pid} {' '.join(process.cmdline()[:3])}" for process in left)
-        time.sleep(0.2)
-    return ()
+def log_of(place: Place, name: str) -> Path:
+    """Where a run notes which faults have fired."""
+    return place.folder / f"faults-{name}"
 
 
-def _has(process: psutil.Process, mark: str) -> bool:
+def _environment(faults: list[str], log: Path) -> dict[str, str]:
+    """The workers of a Ray that was there before find the example's modules by it."""
+    path = os.pathsep.join([str(EXAMPLE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    armed = {points.FAULTS_ENV: " ".join(faults), points.LOG_ENV: str(log)} if faults else {}
+    return {**os.environ, **armed, "PYTHONPATH": path}
+
+
+def _said_by(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """Exit status and output; of one that does not end in time, what it has said until it is killed."""
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        return process.pid != os.getpid() and process.environ().get(MARK) == mark
-    except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-        return False
+        said, _ = running.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
+        said, _ = running.communicate()
+        said += f"\nnot finished within {LIMIT_S:.0f} s, killed"
+    return running.returncode, said
 
 
 def problems_of(outcome: Outcome, undisturbed: Outcome, *, steps: int, unfired: list[str]) -> list[str]:
@@ -113,7 +131,7 @@ def problems_of(outcome: Outcome, undisturbed: Outcome, *, steps: int, unfired: 
     found += [] if outcome.status == 0 else [f"exit status {outcome.status}"]
     found += [] if outcome.digest == undisturbed.digest else [f"digest {outcome.digest or 'none'} is another one"]
     found += [] if (consumed, sent) == (2 * steps, consumed + left_over) else [f"items {outcome.items}"]
-    return found + [f"left running: {process}" for process in outcome.left]
+    return found + [f"left: {one}" for one in outcome.left]
 
 
 def main() -> int:
@@ -122,30 +140,29 @@ def main() -> int:
     options.add_argument("--steps", type=int, default=12)
     options.add_argument("seeds", type=int, nargs="+")
     chosen = options.parse_args()
-    with tempfile.TemporaryDirectory(prefix="unknot-chaos-") as folder:
-        undisturbed = train(chosen.steps, [], Path(folder) / "none")
+    with tempfile.TemporaryDirectory(prefix="unknot-chaos-") as folder, start_redis(Path(folder) / "redis") as redis:
+        place = Place(Path(folder), redis.url)
+        undisturbed = train(chosen.steps, [], name="undisturbed", place=place, outlived=True)
         say(f"undisturbed: {undisturbed.took_s:.0f} s, {undisturbed.digest or undisturbed.output}")
-        if not undisturbed.digest:
+        say("".join(f"left: {one}\n" for one in undisturbed.left))
+        if undisturbed.left or not undisturbed.digest:
             return 1
-        return 1 if [seed for seed in chosen.seeds if not survives(seed, chosen.steps, undisturbed, Path(folder))] else 0
+        place = place._replace(kept=kinds_of_keys(redis.url, "undisturbed"))
+        return 1 if [seed for seed in chosen.seeds if not survives(seed, chosen.steps, undisturbed, place)] else 0
 
 
-def survives(seed: int, steps: int, undisturbed: Outcome, folder: Path) -> bool:
+def survives(seed: int, steps: int, undisturbed: Outcome, place: Place) -> bool:
     """Whether a run with the faults of `seed` comes out the same; says what it did."""
-    faults, log = faults_of(seed, steps), folder / f"faults-{seed}"
+    faults, name = faults_of(seed, steps), f"seed-{seed}"
     say(f"seed {seed}: {' '.join(faults)}")
-    try:
-        outcome = train(steps, faults, log)
-    except subprocess.TimeoutExpired as error:
-        say(f"seed {seed}: FAILED: not finished within {LIMIT_S:.0f} s\n{error.stdout!s}")
-        return False
-    fired = points.fired(str(log))
+    outcome = train(steps, faults, name=name, place=place, outlived=seed % 2 == 1)
+    fired = points.fired(str(log_of(place, name)))
     wanted = [fault.text for fault in points.parse_faults(" ".join(faults))]
     problems = problems_of(outcome, undisturbed, steps=steps, unfired=[one for one in wanted if one not in fired])
     if problems:
-        say(f"{outcome.output}\nseed {seed}: FAILED: {'; '.join(problems)}\nrepeat: make chaos SEEDS={seed}")
+        say(f"{outcome.output}\nseed {seed}: FAILED: {'; '.join(problems)}\nrepeat: make chaos SEEDS={seed} STEPS={steps}")
     else:
-        say(f"seed {seed}: {outcome.took_s:.0f} s, all fired, {outcome.items[1]} items once each, the same digest: OK")
+        say(f"seed {seed}: {outcome.took_s:.0f} s, all fired, {outcome.items[1]} items once each, the same digest, nothing left: OK")
     return not problems
 
 
