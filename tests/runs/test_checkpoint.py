@@ -78,17 +78,23 @@ def manifests(run: unknot.Run) -> list[tuple[str, int]]:
         return [(one.id, one.seq) for one in committed_manifests(store)]
 
 
+def waits_for_more(numbers: unknot.Mailbox, *, taken: int) -> bool:
+    """Whether both ranks stand in the step after `taken` steps, so the boundary before it is behind them."""
+    now = numbers.statistics()
+    return now.taken == taken and len(now.receivers_waiting) == 2
+
+
 def test_a_manifest_is_made_at_the_next_step_boundary_of_a_group_that_runs_itself(new_run: NewRun, eventually: Any) -> None:
     with new_run() as run:
         numbers = run.mailbox("numbers", senders="driver/*", receivers="trainer/*", ack="manifest")
         run.group(Looping, size=2)
         numbers.send(1.0)
-        eventually(lambda: numbers.statistics().taken == 1, limit_s=90.0)
+        eventually(lambda: waits_for_more(numbers, taken=1), limit_s=90.0)
         with pytest.raises(TimeoutError):
             run.checkpoint(timeout=timedelta(seconds=0.3))
         for n in (2.0, 3.0):
             numbers.send(n)
-        eventually(lambda: numbers.statistics().taken == 3, limit_s=60.0)
+        eventually(lambda: waits_for_more(numbers, taken=3), limit_s=60.0)
         assert [seq for _, seq in manifests(run)] == [0], "nobody waits for a manifest any more"
         numbers.send(4.0)
         made = run.checkpoint(timeout=LIMIT)
