@@ -38,9 +38,9 @@ class Driver(NamedTuple):
     config: Config
 
 
-def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, explicit: dict[str, Any]) -> Driver:
+def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, Any]) -> Driver:
     """The driver's own membership: settings read, Redis there, the run claimed, registered."""
-    effective = load_config(explicit | ({"redis": url} if url else {}), os.environ, Path.cwd())
+    effective = load_config(explicit, os.environ, Path.cwd())
     for warning in effective.warnings:
         print(f"unknot: {warning}", file=sys.stderr)  # noqa: T201 - a person starts drivers
     config = effective.config
@@ -60,7 +60,8 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
             ) from error
     assert config.redis is not None
     limits = StoreLimits(retry_s=config.store_limit_s)
-    store = stack.enter_context(RedisStore.connect(config.redis, run, limits=limits))
+    store = RedisStore.connect(config.redis, run, limits=limits)
+    stack.callback(store.end)
     claim = _claimed(stack, store, config)
     settings = WorkerSettings(
         run=run, redis=config.redis, member="driver/main", role="driver", config=config.for_workers(),

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 import tenacity
 
-from unknot.recovery.errors import StoreUnavailable
+from unknot.recovery.errors import RunClosed, StoreUnavailable
 from unknot.recovery.ports import RedisValue
 from unknot.supervisor.store.address import shown_address
 from unknot.supervisor.store.location import validate_run_name
@@ -66,6 +66,7 @@ class RedisStore:
         self._lock = threading.Lock()
         self._clients: _Clients | None = None
         self._inherited: list[_Clients] = []
+        self._ended = False
         self.where = shown_address(url)
         self.limits = limits
 
@@ -149,6 +150,11 @@ class RedisStore:
             clients.quick.connection_pool.disconnect()
             clients.popping.connection_pool.disconnect()
 
+    def end(self) -> None:
+        """Close for good: the run is over, and whoever still uses the store gets RunClosed at once. Idempotent."""
+        self._ended = True
+        self.close()
+
     def __enter__(self) -> RedisStore:
         return self
 
@@ -206,6 +212,8 @@ class RedisStore:
         """Run `attempt` until it is answered or the limit has passed."""
         from redis import exceptions as failures
 
+        if self._ended:
+            raise RunClosed(run=self._run, call="what belongs to it")
         try:
             return attempt()
         except (failures.ConnectionError, failures.TimeoutError):

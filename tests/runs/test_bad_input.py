@@ -13,6 +13,7 @@ import pytest
 import ray
 
 import unknot
+from unknot.integrations.ray.asked import only_run
 from unknot.recovery.run import RunClaim
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -30,7 +31,7 @@ def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert ray.is_initialized() == had_ray
 
 
-def refused(kind: type[Exception], *named: str, run: str = "r1", **options: object) -> None:
+def refused(kind: type[Exception], *named: str, run: object = "r1", **options: object) -> None:
     with pytest.raises(kind) as caught:
         unknot.init(run, **options)  # type: ignore[arg-type]
     text = str(caught.value)
@@ -39,6 +40,28 @@ def refused(kind: type[Exception], *named: str, run: str = "r1", **options: obje
 
 
 def test_a_url_that_is_none_is_refused() -> None:
+    refused(unknot.ConfigError, "redis", redis="htp://localhost")
+
+
+def test_a_name_an_address_and_settings_of_another_type_are_refused() -> None:
+    refused(unknot.ConfigError, "run=5", "unknot.init('ppo-17')", run=5)
+    refused(unknot.ConfigError, "redis=", "an empty address", "None to have one started", redis="")
+    refused(unknot.ConfigError, "redis=", "bytes", redis=b"redis://:secret@here")
+    refused(unknot.ConfigError, "config=3", "dict", config=3)
+    refused(unknot.ConfigError, "config=['slow_after_s']", config=["slow_after_s"])
+
+
+def test_an_address_of_another_type_is_not_shown_since_it_may_hold_the_password() -> None:
+    with pytest.raises(unknot.ConfigError) as caught:
+        unknot.init("r1", redis=b"redis://:secret@here")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+def test_a_refused_start_leaves_the_process_free_to_start_a_run() -> None:
+    refused(unknot.ConfigError, "redis", redis="htp://localhost")
+    with only_run("r2"):
+        refused(unknot.ConfigError, "run r2 is open in this process", "run.close()")
+        refused(unknot.ConfigError, "run r2 is open in this process", run="r2")
     refused(unknot.ConfigError, "redis", redis="htp://localhost")
 
 
