@@ -43,6 +43,13 @@ def test_a_url_that_is_none_is_refused() -> None:
     refused(unknot.ConfigError, "redis", redis="htp://localhost")
 
 
+@pytest.mark.parametrize("tail", ["?bogus=1", "?db=x", "/abc", "/0?decode_responses=true", "/0#part"])
+def test_a_url_with_a_part_that_cannot_be_is_refused_without_its_password(tail: str) -> None:
+    with pytest.raises(unknot.ConfigError, match="the URL of Redis") as caught:
+        unknot.init("r1", redis=f"redis://:secret@127.0.0.1:1{tail}")
+    assert "secret" not in str(caught.value)
+
+
 def test_a_name_an_address_and_settings_of_another_type_are_refused() -> None:
     refused(unknot.ConfigError, "run=5", "unknot.init('ppo-17')", run=5)
     refused(unknot.ConfigError, "redis=", "an empty address", "None to have one started", redis="")
