@@ -94,8 +94,11 @@ def progress(what: str = "step", n: int = 1) -> None:
 
     Raises:
         NotAMember: the process belongs to no run.
+        ConfigError: `what` is no text, or `n` no whole number.
     """
     process = current("unknot.progress")
+    if not isinstance(what, str) or not isinstance(n, int) or isinstance(n, bool):
+        raise ConfigError(what=f"unknot.progress({what!r}, {n!r})", todo="give a text and a whole number, such as progress('step', 1)")
     process.progress[what] = process.progress.get(what, 0) + n
 
 

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from unknot.integrations.ray.decorators import Spec, spec_of
@@ -29,8 +30,8 @@ _ENTERED: dict[str, dict[str, tuple[Any, ...]]] = {
     "judge": {"run": ()},
 }
 _IF_THERE: dict[str, tuple[Any, ...]] = {"setup": (), "run": ()}
-_NAME = re.compile(r"[\w.:+@=-]{1,200}")
-_NOT_IN_NAME = re.compile(r"[^\w.:+@=-]+")
+_NAME = re.compile(r"\w[\w.-]{0,99}")
+_NOT_IN_NAME = re.compile(r"[^\w.-]+")
 
 
 class Made(NamedTuple):
@@ -166,9 +167,9 @@ def check_own_name(what: str, name: Any) -> str:
     """`name` if a member or group of members can have it, else ConfigError. `what`: the call and what it names."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return name
-    proposal = _NOT_IN_NAME.sub("-", name).strip("-")[:200] if isinstance(name, str) else ""
+    proposal = _NOT_IN_NAME.sub("-", name).strip("-.")[:100] if isinstance(name, str) else ""
     raise ConfigError(
-        what=f"{what} cannot have the name {name!r}: letters, digits and . _ - : + @ = can, up to 200",
+        what=f"{what} cannot have the name {name!r}: letters, digits, '_', '.' and '-' can, up to 100, the first no sign",
         todo=f"use for example name={proposal or 'r0'!r}",
     )
 
@@ -178,6 +179,17 @@ def check_size(size: Any) -> int:
     if isinstance(size, int) and not isinstance(size, bool) and size >= 1:
         return size
     raise ConfigError(what=f"a group of size={size!r} ranks", todo="give size=1 or more, a whole number")
+
+
+def check_timeout(timeout: Any, call: str) -> None:
+    """ConfigError unless `timeout` is None or a timedelta that is not below zero."""
+    if timeout is not None and not isinstance(timeout, timedelta):
+        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        raise ConfigError(
+            what=f"{call}(timeout={timeout!r}) is no time", todo=f"give timeout=datetime.timedelta(seconds={timeout if number else 30})"
+        )
+    if timeout is not None and timeout < timedelta(0):
+        raise ConfigError(what=f"{call}(timeout={timeout.total_seconds():g} s) is below zero", todo="give timedelta(0) or more, or None")
 
 
 def refused_by_ray(call: str, error: Exception) -> ConfigError:

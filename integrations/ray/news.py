@@ -54,6 +54,7 @@ class NewsTeller(threading.Thread):
         super().__init__(name="unknot-news", daemon=True)
         self._news = news
         self._look = look
+        self._failed = False
         self._stop_asked = threading.Event()
 
     def run(self) -> None:
@@ -61,8 +62,10 @@ class NewsTeller(threading.Thread):
         while not self._stop_asked.wait(_EVERY_S):
             try:
                 self._news.tell(self._look())
-            except UnknotError as error:
-                _log.info("run.news.not_read", error=str(error))
+            except UnknotError as error:  # Redis is away; once is enough, the next look that succeeds tells all there is
+                if not self._failed:
+                    _log.warning("run.news.not_read", error=str(error))
+                self._failed = True
             except (OSError, ValueError) as error:  # stderr was closed
                 _log.warning("run.news.not_told", error=str(error))
                 return

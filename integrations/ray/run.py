@@ -28,7 +28,6 @@ from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.keeper import Keeper, Kept
 from unknot.integrations.ray.news import IncidentNews, NewsTeller
 from unknot.integrations.ray.start import whole_message
-from unknot.recovery.durations import seconds_of
 from unknot.recovery.errors import NameTaken, RunClosed, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
@@ -235,8 +234,8 @@ class Run:
             RunClosed: after `close`.
         """
         self._check_open("run.wait")
-        limit_s = seconds_of(timeout, call="run.wait")
-        end = None if limit_s is None else time.monotonic() + limit_s
+        asked.check_timeout(timeout, "run.wait")
+        end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or list(self._members.values())
         for started_all in (False, True):
             with self._announced(targets, started_all=started_all, end=end):

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
@@ -122,3 +124,13 @@ def test_an_unknown_instrumentation_and_an_unknown_kind_are_refused_with_a_sugge
         unknot.instrument("threads")
     with pytest.raises(unknot.ConfigError, match="did you mean 'human'"), unknot.external("approval", kind="humen"):  # type: ignore[arg-type]
         pass
+
+
+@pytest.mark.parametrize(("what", "n"), [(5, 1), (None, 1), ("step", "1"), ("step", 1.5), ("step", True)])
+def test_progress_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch, what: Any, n: Any) -> None:
+    done: dict[str, int] = {}
+    monkeypatch.setattr("unknot.integrations.primitives.current", lambda _: SimpleNamespace(progress=done))
+    with pytest.raises(unknot.ConfigError, match="give a text and a whole number"):
+        unknot.progress(what, n)
+    unknot.progress("step", 2)
+    assert done == {"step": 2}

@@ -32,6 +32,15 @@ class Sender:
 
 
 @ray.remote
+@unknot.agent(restart=unknot.temporary())
+class Driving:
+    """A member that takes itself for a driver."""
+
+    def run(self) -> None:
+        unknot.init("another")
+
+
+@ray.remote
 @unknot.trainer
 class Rank:
     """Is started and never gets far."""
@@ -102,6 +111,14 @@ def test_a_second_run_in_one_process_is_refused_until_the_first_is_closed(new_ru
         assert processes.current("a test").settings.run == second.name
 
 
+def test_a_member_that_would_start_a_run_is_told_that_it_is_in_one(new_run: NewRun) -> None:
+    with new_run() as run:
+        run.spawn(Driving, name="d")
+        told = f"agent/d#1, a member of run {run.name}; call it in the driver alone"
+        with pytest.raises(unknot.RunFailed, match=told):
+            run.wait(timeout=LIMIT)
+
+
 def test_a_closed_run_refuses_every_call_at_once_and_closing_twice_is_closing_once(new_run: NewRun) -> None:
     with new_run() as run:
         box = run.mailbox("raw")
@@ -124,3 +141,11 @@ def test_a_closed_run_refuses_every_call_at_once_and_closing_twice_is_closing_on
 def test_a_time_to_wait_that_is_none_is_refused(new_run: NewRun, timeout: Any) -> None:
     with new_run() as run, pytest.raises(unknot.ConfigError, match=r"run\.wait\(timeout="):
         run.wait(timeout=timeout)
+
+
+def test_times_are_refused_and_zero_is_one_look(new_run: NewRun) -> None:
+    with new_run() as run:
+        run.mailbox("raw")
+        run.spawn(Sender, 1, name="a")
+        with pytest.raises(TimeoutError, match="still running after 0:00:00: agent/a"):
+            run.wait(timeout=timedelta(0))
