@@ -92,11 +92,12 @@ def _check_method(inner: type, method: str, handed: tuple[Any, ...], *, needed_b
                 todo=f"add {form}",
             )
         return
-    bound = getattr(inner, method)
-    if inspect.iscoroutinefunction(bound) or inspect.isasyncgenfunction(bound):
+    if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
         raise ConfigError(what=f"{inner.__name__}.{method} is async, and Unknot does not await it", todo=f"make it {form}")
-    takes_self = not isinstance(found, staticmethod | classmethod)
-    misfit = _misfit(bound, (*((None,) if takes_self else ()), *handed), {})
+    # What else may stand there (a partial, a compiled method) knows best itself what it takes.
+    misfit = _misfit(found, (None, *handed), {}) if inspect.isfunction(found) else None
+    if isinstance(found, str | int | float | bool | Mapping | list | type(None)):
+        misfit = f"it is {found!r}"
     if misfit is not None:
         raise ConfigError(what=f"{inner.__name__}.{method} cannot be entered ({misfit})", todo=f"make it {form}")
 
@@ -222,7 +223,7 @@ def checked_init(run: Any, redis: Any, config: Any) -> tuple[str, dict[str, Any]
     return validate_run_name(name), {**(config or {}), **({} if redis is None else {"redis": redis})}
 
 
-_open_run: str | None = None
+_open_run: tuple[int, str] | None = None  # by process: a forked child drives nothing
 _opening = threading.Lock()
 
 
@@ -236,23 +237,25 @@ def only_run(name: str) -> Iterator[None]:
     global _open_run
     with _opening:
         member = processes.joined()
-        if _open_run is not None or member is not None:
-            raise _not_alone(name, member)
-        _open_run = name
+        if member is not None:
+            raise _not_alone(name, member.settings.run, member)
+        if _open_run is not None and _open_run[0] == os.getpid():
+            raise _not_alone(name, _open_run[1], None)
+        _open_run = os.getpid(), name
     try:
         yield
     finally:
         _open_run = None
 
 
-def _not_alone(name: str, member: processes.Process | None) -> ConfigError:
+def _not_alone(name: str, run: str, member: processes.Process | None) -> ConfigError:
     asked = f"unknot.init({name!r})"
     if member is not None and member.settings.role != "driver":
         return ConfigError(
-            what=f"{asked} in {member.source}, a member of run {member.settings.run}",
+            what=f"{asked} in {member.source}, a member of run {run}",
             todo="call it in the driver alone; unknot.Lock, unknot.Mailbox and unknot.steps() work in a member as they are",
         )
     return ConfigError(
-        what=f"{asked} while run {member.settings.run if member else _open_run} is open in this process, which drives one at a time",
+        what=f"{asked} while run {run} is open in this process, which drives one at a time",
         todo="close that one first: run.close(), or leave its with block",
     )

@@ -212,10 +212,8 @@ class RedisStore:
         """Run `attempt` until it is answered or the limit has passed."""
         from redis import exceptions as failures
 
-        if self._ended:
-            raise RunClosed(run=self._run, call="what belongs to it")
         try:
-            return attempt()
+            return self._attempted(attempt)
         except (failures.ConnectionError, failures.TimeoutError):
             return self._again(attempt)
         except failures.ResponseError as error:
@@ -224,6 +222,20 @@ class RedisStore:
             raise StoreUnavailable(
                 where=self.where, why=f"it takes no writes ({error})", todo="free memory or disk space of Redis"
             ) from None
+
+    def _attempted(self, attempt: Callable[[], T]) -> T:
+        if self._ended:
+            raise self._is_over()
+        try:
+            return attempt()
+        except Exception:
+            # Whoever stands in it when the connections go meets whatever the closed socket says.
+            if self._ended:
+                raise self._is_over() from None
+            raise
+
+    def _is_over(self) -> RunClosed:
+        return RunClosed(run=self._run, call="what belongs to it")
 
     def _again(self, attempt: Callable[[], T]) -> T:
         from redis import exceptions as failures
@@ -239,7 +251,7 @@ class RedisStore:
             reraise=True,
         )
         try:
-            return retrying(attempt)
+            return retrying(lambda: self._attempted(attempt))
         except lost as error:
             raise StoreUnavailable(
                 where=self.where,

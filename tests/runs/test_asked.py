@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,13 @@ class Rank:
 @unknot.environment
 class Idle:
     """Is there to be called."""
+
+
+class Named:
+    """Has a run that is entered as it stands."""
+
+    @staticmethod
+    def run() -> None: ...
 
 
 def refusal(cls: Any, *args: Any, options: Any = None, call: str = "run.spawn", **kwargs: Any) -> str:
@@ -138,6 +146,18 @@ def test_methods_that_cannot_be_entered_are_refused() -> None:
 
         def run(self) -> None: ...
 
+    @ray.remote
+    @unknot.agent
+    class Shadowed:
+        run = 100
+
+    @ray.remote
+    @unknot.agent
+    class Inherited(Named):
+        setup = functools.partial(print, "ready")
+
+    check_made(Made(Inherited, (), {}, None), "run.spawn")
+    assert "Shadowed.run cannot be entered (it is 100); make it def run(self)" in refusal(Shadowed)
     assert "Asynchronous.run is async, and Unknot does not await it; make it def run(self)" in refusal(Asynchronous)
     assert "Demanding.run cannot be entered (missing a required argument: 'steps')" in refusal(Demanding)
     groupless = refusal(Groupless, call="run.group")
