@@ -62,19 +62,20 @@ def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, An
     limits = StoreLimits(retry_s=config.store_limit_s)
     store = RedisStore.connect(config.redis, run, limits=limits)
     stack.callback(store.end)
-    claim = _claimed(stack, store, config)
+    claim = RunClaim.take(store, lease_s=config.lease_s)
+    stack.callback(_release, claim)
     settings = WorkerSettings(
         run=run, redis=config.redis, member="driver/main", role="driver", config=config.for_workers(),
         checkpoints=str(directory / "checkpoints"), disabled=os.environ.get(DISABLED_ENV, "") not in ("", "0"),
     )  # fmt: skip
     stack.callback(processes.leave)
     process = processes.join(settings, store=store)
+    _keep_renewing(stack, claim, run)  # ended before the process leaves and closes the store under it
     return Driver(process, claim, directory, config)
 
 
-def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> RunClaim:
-    """The run is ours until the stack unwinds; a thread renews the claim."""
-    claim = RunClaim.take(store, lease_s=config.lease_s)
+def _keep_renewing(stack: contextlib.ExitStack, claim: RunClaim, run: str) -> None:
+    """A thread renews the claim until the stack unwinds."""
     stop = threading.Event()
 
     def renew() -> None:
@@ -82,21 +83,19 @@ def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> 
             try:
                 claim.renew()
             except UnknotError as error:
-                _log.warning("run.claim.not_renewed", run=store.run, error=str(error))
+                _log.warning("run.claim.not_renewed", run=run, error=str(error))
 
     thread = threading.Thread(target=renew, name="unknot-claim", daemon=True)
     thread.start()
+    stack.callback(thread.join, 5)
+    stack.callback(stop.set)
 
-    def release() -> None:
-        stop.set()
-        thread.join(5)
-        try:
-            claim.close()
-        except UnknotError as error:
-            _log.warning("run.claim.not_closed", run=store.run, error=str(error))
 
-    stack.callback(release)
-    return claim
+def _release(claim: RunClaim) -> None:
+    try:
+        claim.close()
+    except UnknotError as error:
+        _log.warning("run.claim.not_closed", claim=str(claim), error=str(error))
 
 
 def ray_cluster(stack: contextlib.ExitStack) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,10 @@ import pytest
 import ray
 
 import unknot
+from unknot.integrations.ray import start as started
 from unknot.integrations.ray.asked import only_run
-from unknot.recovery.run import RunClaim
+from unknot.recovery.run import RunClaim, run_state
+from unknot.supervisor import process as processes
 from unknot.supervisor.store.redis_store import RedisStore
 
 
@@ -104,6 +107,28 @@ def test_a_second_driver_of_a_live_run_is_refused_and_told_who_has_it(redis_url:
             refused(unknot.RunBusy, "busy", f"{os.getpid()}@", run="busy", redis=redis_url)
         finally:
             claim.close()
+
+
+def test_nobody_renews_the_claim_any_more_when_the_driver_leaves_and_closes_its_store(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renewing() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name == "unknot-claim"]
+
+    seen: list[list[str]] = []
+    leave = processes.leave
+
+    def watched() -> None:
+        seen.append(renewing())
+        leave()
+
+    monkeypatch.setattr(processes, "leave", watched)
+    with ExitStack() as stack:
+        started.driver_process(stack, "renewed", {"redis": redis_url})
+        assert renewing() == ["unknot-claim"]
+    assert seen == [[]]
+    with RedisStore.connect(redis_url, "renewed") as store:
+        assert run_state(store) == "closed"
 
 
 def test_an_unusable_redis_server_binary_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
