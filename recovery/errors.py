@@ -208,6 +208,22 @@ class RunFailed(UnknotError):
         return f"run {self.run} failed: {self.member} ended first with {self.error}"
 
 
+class CallFailed(UnknotError):
+    """A call by the driver has failed in a member: the first error of the first one. Its cause is that error, where it pickles."""
+
+    target: str
+    method: str
+    member: str
+    error: str
+
+    def __init__(self, *, target: str, method: str, member: str, error: str) -> None:
+        super().__init__(target=target, method=method, member=member, error=error)
+
+    def describe(self) -> str:
+        """Which call, who failed first, and what stands now."""
+        return f"{self.method} of {self.target} failed: {self.member} ended it first with {self.error}; it can be called again"
+
+
 class WaitTimeout(UnknotError, TimeoutError):
     """A wait reached the time that its caller gave it."""
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -145,12 +145,19 @@ class Mailbox:
         granted = obtain(self._store, self._recorder, self._sending(body, to or ""), timeout_s=timeout_s)
         return self._declared(granted).number()
 
-    def receive(self, timeout_s: float | None = None, *, sender: str | None = None) -> Item:
+    def receive(
+        self,
+        timeout_s: float | None = None,
+        *,
+        sender: str | None = None,
+        give_up: Callable[[], Exception | None] | None = None,
+    ) -> Item:
         """Take the next item; waits while there is none. It stays unacknowledged until `ack`.
 
         Args:
             timeout_s: seconds to wait at most; None for ever, 0 to not wait.
             sender: take only what this member sent, past what others did; None: whatever is next.
+            give_up: asked every few seconds of waiting; what it answers is raised, after leaving.
 
         Raises:
             WaitTimeout: (a TimeoutError) none came in `timeout_s` seconds (None: for ever, 0: do not wait).
@@ -158,7 +165,10 @@ class Mailbox:
             DeadlockInterrupted, RunClosed, FencedError: as every wait.
         """
         self.check_receive(sender)
-        granted = obtain(self._store, self._recorder, self._receiving(sender or ""), timeout_s=timeout_s)
+        request = self._receiving(sender or "")
+        if give_up is not None:
+            request = request._replace(ask=_unless_given_up(request.ask, give_up))
+        granted = obtain(self._store, self._recorder, request, timeout_s=timeout_s)
         return unpack(self.name, *self._declared(granted).rest)
 
     def ack(self, *items: Item | str) -> int:
@@ -306,6 +316,24 @@ class Mailbox:
         if answer.word == "no origin":
             raise no_origin(self.name, self._recorder.member)
         return answer
+
+
+def _unless_given_up(
+    ask_in: Callable[[Mode], Answer], give_up: Callable[[], Exception | None]
+) -> Callable[[Mode], Answer]:
+    """The same question; but who would go on waiting leaves and raises what `give_up` says."""
+
+    def ask_or_leave(mode: Mode) -> Answer:
+        answer = ask_in(mode)
+        error = give_up() if answer.word == "queued" else None
+        if error is None:
+            return answer
+        left = ask_in("leave")
+        if left.word == "granted":
+            return left
+        raise error
+
+    return ask_or_leave
 
 
 def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

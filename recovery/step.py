@@ -210,9 +210,15 @@ class Step:
         self._buffer.sends.append(Send(mailbox, box.packed(value, meta), to or ""))
 
     def publish(self, name: str, state: Any) -> Version:
-        """Publish weights as version `seq + 1` when the step commits. ConfigError: too large, or it does not pickle."""
+        """Publish weights as version `seq + 1` when the step commits.
+
+        Raises:
+            ConfigError: this member may not publish here (`run.weights`), they are too large, or do not pickle.
+        """
         self._check_open()
-        body, digest = self._weights(name).packed(state)
+        weights = self._weights(name)
+        weights.check_publish()
+        body, digest = weights.packed(state)
         self._buffer.publications[name] = Publication(name, self.seq + 1, digest, body)
         return Version(name=name, generation=0, n=self.seq + 1, digest=digest)
 

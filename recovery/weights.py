@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +22,7 @@ from unknot.recovery.errors import ConfigError, RunClosed, StaleWeights, Weights
 from unknot.recovery.items import pickled
 from unknot.recovery.ports import Recorder, Store
 from unknot.recovery.waiting import Mode, Request, obtain
+from unknot.recovery.weight_rights import check_publish, rights_of
 
 # Redis takes strings of up to 512 MiB.
 VALUE_LIMIT = 500 * 1024 * 1024
@@ -57,8 +57,6 @@ class Weights:
         name: theirs in the run.
         store: of the run.
         recorder: of this process.
-        publishers: participants or patterns of members that are the only ones who publish, so that a wait for weights that
-            can never come is proved; None: all members of the roles that have published so far, anybody before the first.
         value_limit: bytes of one version at most.
         keep: how many versions are kept.
 
@@ -72,14 +70,13 @@ class Weights:
         store: Store,
         recorder: Recorder,
         *,
-        publishers: Sequence[str] | None = None,
         value_limit: int = VALUE_LIMIT,
         keep: int = VERSIONS_KEPT,
     ) -> None:
         self.name = check_name("set of weights", name)
         self.value_limit = value_limit
         self.keep = keep
-        self._publishers = None if publishers is None else tuple(publishers)
+        self._may_publish = False
         self._store = store
         self._recorder = recorder
 
@@ -93,9 +90,10 @@ class Weights:
 
         Raises:
             StaleWeights: a newer generation, or a larger n of this one, is published.
-            ConfigError: the value is too large.
+            ConfigError: the value is too large, or this member may not publish here.
             FencedError: a newer incarnation of this member has registered.
         """
+        self.check_publish()
         body, digest = self.packed(value)
         wanted = "" if n is None else n
         answer = ask(self._store, "weights_publish", self.name, *self._who(), wanted, generation, digest, self.keep, body)
@@ -107,6 +105,12 @@ class Weights:
                 current_generation=current_generation,
             )  # fmt: skip
         return Version(name=self.name, generation=generation, n=answer.number(), digest=digest)
+
+    def check_publish(self) -> None:
+        """ConfigError if this member may not publish here."""
+        if not self._may_publish:
+            check_publish(self._store, self.name, self._recorder.member)
+            self._may_publish = True
 
     def packed(self, value: Any) -> tuple[bytes, str]:
         """The bytes of a version and their digest. ConfigError: it does not pickle, or is too large."""
@@ -130,7 +134,7 @@ class Weights:
         least = exact if exact is not None else max(at_least or 0, 1)
         answer = self._ask(self._who(), "try", wanted)
         if answer.word == "empty":
-            request = self._request(wanted, least, _publishers(self._publishers, answer.text()))
+            request = self._request(wanted, least, rights_of(self._store, self.name).patterns())
             answer = obtain(self._store, self._recorder, request, timeout_s=timeout_s)
         if answer.word == "gone":
             raise WeightsGone(name=self.name, n=least, newest=answer.number())
@@ -162,12 +166,6 @@ class Weights:
             ask=lambda mode: self._ask(who, mode, wanted),
             give_back=lambda _: None,
         )
-
-
-def _publishers(given: tuple[str, ...] | None, roles: str) -> tuple[str, ...] | None:
-    if given is not None or not roles:
-        return given
-    return tuple(f"{role}/*" for role in sorted(roles.split(",")))
 
 
 def settle_weights(store: Store, name: str, n: int, *, generation: int = 0) -> bool:

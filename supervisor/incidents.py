@@ -7,7 +7,8 @@ from typing import Literal
 import msgspec
 
 Cause = Literal[
-    "deadlock", "mismatch", "absent", "dead", "unresponsive", "slow", "external", "starved", "livelock", "lost"
+    "deadlock", "mismatch", "absent", "dead", "unresponsive", "slow", "external", "starved", "livelock", "lost",
+    "checkpoint",
 ]  # fmt: skip
 State = Literal["open", "confirmed", "acting", "resolved"]
 

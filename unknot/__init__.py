@@ -25,17 +25,20 @@ if TYPE_CHECKING:
     from unknot.integrations.primitives import Weights as Weights
     from unknot.integrations.primitives import external as external
     from unknot.integrations.primitives import progress as progress
+    from unknot.integrations.ray.calls import GroupHandle as GroupHandle
+    from unknot.integrations.ray.calls import MemberHandle as MemberHandle
     from unknot.integrations.ray.decorators import agent as agent
     from unknot.integrations.ray.decorators import environment as environment
     from unknot.integrations.ray.decorators import judge as judge
     from unknot.integrations.ray.decorators import member as member
     from unknot.integrations.ray.decorators import trainer as trainer
-    from unknot.integrations.ray.run import MemberHandle as MemberHandle
     from unknot.integrations.ray.run import Report as Report
     from unknot.integrations.ray.run import Run as Run
     from unknot.integrations.ray.run import init as init
     from unknot.integrations.steps import steps as steps
     from unknot.integrations.torch.group import Group as Group
+    from unknot.recovery.checkpoint_errors import CheckpointFailed as CheckpointFailed
+    from unknot.recovery.errors import CallFailed as CallFailed
     from unknot.recovery.errors import ConfigError as ConfigError
     from unknot.recovery.errors import DeadlockInterrupted as DeadlockInterrupted
     from unknot.recovery.errors import FencedError as FencedError
@@ -59,7 +62,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "unknot.integrations.ray.decorators": ("agent", "environment", "judge", "member", "trainer"),
-    "unknot.integrations.ray.run": ("MemberHandle", "Report", "Run", "init"),
+    "unknot.integrations.ray.calls": ("GroupHandle", "MemberHandle"),
+    "unknot.integrations.ray.run": ("Report", "Run", "init"),
     "unknot.integrations.instrument": ("instrument",),
     "unknot.integrations.primitives": ("Lock", "Mailbox", "Weights", "external", "progress"),
     "unknot.integrations.torch.group": ("Group",),
@@ -69,8 +73,9 @@ _HOMES = {
     "unknot.recovery.weights": ("Published", "Version"),
     "unknot.recovery.restart": ("permanent", "temporary", "transient"),
     "unknot.graph.errors": ("UnknotError",),
+    "unknot.recovery.checkpoint_errors": ("CheckpointFailed",),
     "unknot.recovery.errors": (
-        "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
+        "CallFailed", "ConfigError", "DeadlockInterrupted", "FencedError", "NameTaken", "NotAMember", "RunBusy",
         "RunClosed", "RunFailed", "StaleGeneration", "StepAborted", "StepWouldHang", "StoreUnavailable", "WeightsGone",
     ),
 }  # fmt: skip

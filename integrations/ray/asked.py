@@ -25,7 +25,7 @@ from unknot.supervisor.store.location import validate_run_name
 
 # The methods that the run enters, with what it hands to each, by role; other roles may be there to be called.
 _ENTERED: dict[str, dict[str, tuple[Any, ...]]] = {
-    "trainer": {"setup": ("group",), "run": ()},
+    "trainer": {"setup": ("group",)},  # without a run it serves the driver's calls
     "agent": {"run": ()},
     "judge": {"run": ()},
 }

@@ -102,12 +102,16 @@ def _train(trainer: Any, process: Process) -> None:
 
 
 def _one_generation(trainer: Any, former: Former, ledger: Ledger) -> bool:
-    """Whether every rank came to the end of `run`; False when the generation was broken."""
+    """Whether every rank came to the end of `run`; False when the generation was broken. Without a `run`, calls are served."""
+    from unknot.integrations.ray import served
+
     try:
         group = former.form()
         ledger.seed()
         trainer.setup(group)
         ledger.enter(group)
+        if not hasattr(trainer, "run"):
+            served.serve(trainer, former, ledger)
         trainer.run()
         ledger.save_last()
         return _all_done(group, ledger.process)

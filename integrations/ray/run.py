@@ -23,6 +23,8 @@ from unknot.integrations.instrument import instrument
 from unknot.integrations.ray import asked
 from unknot.integrations.ray import start as started
 from unknot.integrations.ray.asked import Made
+from unknot.integrations.ray.calls import GroupCalls, GroupHandle, MemberCalls, MemberHandle, has_run
+from unknot.integrations.ray.checkpointing import Around, Saving, checkpoint, chosen, has_state
 from unknot.integrations.ray.decorators import MAIN, Spec
 from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.keeper import Keeper, Kept
@@ -30,8 +32,10 @@ from unknot.integrations.ray.news import IncidentNews, NewsTeller
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery.errors import NameTaken, RunClosed, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
+from unknot.recovery.manifest import ManifestId
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.store.incident_store import IncidentStore
@@ -56,28 +60,6 @@ class Report(msgspec.Struct, frozen=True):
     recoveries: tuple[Recovery, ...] = ()
 
 
-class MemberHandle:
-    """One member. `actor` is the Ray handle, for the member's own methods."""
-
-    def __init__(self, member: str, actor: Any) -> None:
-        self.member = member
-        self.actor = actor
-
-    def __repr__(self) -> str:
-        return f"<MemberHandle {self.member}>"
-
-
-class GroupHandle:
-    """The ranks of one collective group, in order."""
-
-    def __init__(self, name: str, members: Sequence[MemberHandle]) -> None:
-        self.name = name
-        self.members = tuple(members)
-
-    def __repr__(self) -> str:
-        return f"<GroupHandle {self.name} of {len(self.members)}>"
-
-
 class _Place(NamedTuple):
     """Where in the run a member is: its name, and its rank in a collective group of a size."""
 
@@ -100,6 +82,8 @@ class Run:
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
+        self._saving: dict[str, Saving] = {}
+        self._called: set[str] = set()  # ranks that the driver calls: they end with the run
         self._keeper = Keeper(driver.process)
         if driver.process.listener is not None:
             driver.process.listener.handle("restart", lambda c: self._keeper.restart(c.participant, c.reason))
@@ -135,9 +119,16 @@ class Run:
         group = asked.check_own_name("run.group: a group", spec.group if name is None else name)
         prefix = "trainer/" if group == "policy" else f"trainer/{group}-"
         places = [_Place(f"{prefix}{rank}", group, rank, size) for rank in range(asked.check_size(size))]
+        ranks = [place.member for place in places]
+        calling = None if has_run(cls) else GroupCalls(self._process, cls, group=group, ranks=ranks, failed=self._failure)
         handles = self._start(spec, made, places, call="run.group")
-        self._waited_for += handles
-        return GroupHandle(group, handles)
+        if calling is None:
+            self._waited_for += handles
+        else:
+            self._called.update(ranks)
+        if has_state(cls):
+            self._saving[group] = Saving(group, calling, lambda: self._keeper.outcomes.keys() >= set(ranks))
+        return GroupHandle(group, handles, calling)
 
     def spawn(
         self, cls: Any, *args: Any, name: str, ray: Mapping[str, Any] | None = None, **kwargs: Any
@@ -168,7 +159,8 @@ class Run:
         handles: list[MemberHandle] = []
         try:
             for place in places:
-                handles.append(MemberHandle(place.member, self._actor(spec, made, place)))  # noqa: PERF401 - what was made is undone
+                calls = MemberCalls(made.cls, made.options) if place.group is None else None
+                handles.append(MemberHandle(place.member, self._actor(spec, made, place), calls))
             kept = [Kept(h.member, h.actor, getattr(h.actor, MAIN).remote, spec.restart) for h in handles]
             for place in places:
                 expect(self._process.store, place.member, role=spec.role)
@@ -219,13 +211,26 @@ class Run:
         box.declare(capacity, _listed(senders), _listed(receivers), ack=ack, order=order, origins=origins)
         return box
 
+    def weights(self, name: str, *, publishers: str | Sequence[str]) -> None:
+        """Declare who publishes weights. Needed only where others than trainers do.
+
+        Args:
+            name: of the weights.
+            publishers: member names or patterns such as "judge/*".
+
+        Raises:
+            ConfigError: declared otherwise already, or nobody is named.
+        """
+        self._check_open("run.weights")
+        declare_publishers(self._process.store, name, _listed(publishers) or ())
+
     def mailbox_statistics(self, name: str) -> MailboxStatistics:
         """A mailbox as it stands. ConfigError when it is not declared."""
         self._check_open("run.mailbox_statistics")
         return Mailbox(name, self._process.store, self._process.recorder).statistics()
 
     def wait(self, *, timeout: timedelta | None = None) -> Report:
-        """Until every trainer's `run` has returned (without trainers: every member's).
+        """Until every trainer's `run` has returned (without such trainers: every member's that has one).
 
         Raises:
             RunFailed: a member failed; names the first one and its error.
@@ -236,7 +241,7 @@ class Run:
         self._check_open("run.wait")
         asked.check_timeout(timeout, "run.wait")
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        targets = self._waited_for or list(self._members.values())
+        targets = self._waited_for or [h for h in self._members.values() if h.member not in self._called]
         for started_all in (False, True):
             with self._announced(targets, started_all=started_all, end=end):
                 while not self._is_over(targets, started_all=started_all):
@@ -252,8 +257,9 @@ class Run:
         )
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
-        if self._keeper.failures:
-            self._fail(self._keeper.failures)
+        failure = self._failure()
+        if failure is not None:
+            raise failure
         if started_all or not targets:
             return all(handle.member in self._keeper.outcomes for handle in targets)
         there = {m.member for m in self._process.members() if m.state != "starting"}
@@ -275,12 +281,18 @@ class Run:
         limit_s = None if end is None else max(end - time.monotonic(), 0.0)
         return recorder.wait(recorder.next_ticket(), [need], interruptible=False, limit_s=limit_s)
 
-    def _fail(self, failures: Sequence[tuple[str, Exception]]) -> None:
+    def _failure(self) -> RunFailed | None:
+        """How the run has failed, None if it has not."""
+        failures = list(self._keeper.failures)
+        if not failures:
+            return None
         dead = self._dead()
         first = dead[0].member if dead else failures[0][0]
         told = {member: whole_message(failure) for member, failure in failures}
         error = told.get(first) or (dead[0].error if dead else "an unknown error")
-        raise RunFailed(run=self.name, member=first, error=error) from dict(failures).get(first, failures[0][1])
+        failed = RunFailed(run=self.name, member=first, error=error)
+        failed.__cause__ = dict(failures).get(first, failures[0][1])
+        return failed
 
     def _dead(self) -> list[MemberInfo]:
         """The dead members, the first one first; none where Redis is away, since the members' own errors are told in any case."""
@@ -298,6 +310,24 @@ class Run:
     def _incidents(self, *, open_only: bool = False, quickly: bool = False) -> list[Incident]:
         store = self._process.observing_store if quickly else self._process.store
         return list(IncidentStore(store).list(open_only=open_only))
+
+    def checkpoint(self, *, group: str | None = None, timeout: timedelta | None = None) -> ManifestId:
+        """Have the trainer group save a manifest at its next step boundary; its id, once it is committed.
+
+        Args:
+            group: which one, where several have a state.
+            timeout: None waits for ever: a group that waits for something else comes to no step boundary.
+
+        Raises:
+            ConfigError: no trainer group has a state, or it is not said which one.
+            CheckpointFailed: the manifest could not be made. Training goes on, and the one before it stays the newest.
+            RunFailed: a member has failed for good.
+            WaitTimeout: (a TimeoutError) it was not committed in time.
+        """
+        self._check_open("run.checkpoint")
+        process = self._process
+        around = Around(process.store, process.recorder, self._failure, self._keeper.wait_news)
+        return checkpoint(around, chosen(self._saving, group), timeout)
 
     def close(self) -> None:
         """End the run: members leave their loops, and all that `init` started is stopped. Twice is once."""

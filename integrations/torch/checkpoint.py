@@ -38,6 +38,7 @@ from unknot.integrations.torch import staging
 from unknot.integrations.torch.digest import leaf_hashes, state_hash
 from unknot.recovery.checkpoint_errors import CheckpointFailed
 from unknot.recovery.checkpoint_files import entry_of, sync_directory, write_whole
+from unknot.recovery.checkpoint_wishes import note_failed_save
 from unknot.recovery.checkpoints import Answered, Checkpoints, Place
 from unknot.recovery.errors import FencedError, StoreUnavailable
 from unknot.recovery.manifest import FileEntry, Manifest, ManifestId, RankRecord
@@ -113,6 +114,7 @@ class Saver:
         limit_s: seconds that one save may take: that time-out and the time to write; `start` waits so long for the save before.
         shut: frees whoever stands in a collective of that group, for `drop`: such as shutting its sockets down.
         told: is given every result, on the saving thread.
+        lost: whether another rank is gone: then its death is the news, and not the save that failed by it.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Saver:
         limit_s: float = 300.0,
         shut: Callable[[], object] = lambda: None,
         told: Callable[[SaveResult], object] = lambda _: None,
+        lost: Callable[[], bool] = lambda: False,
     ) -> None:
         self.checkpoints = checkpoints
         self.place = place
@@ -132,6 +135,7 @@ class Saver:
         self._limit_s = limit_s
         self._shut = shut
         self._told = told
+        self._lost = lost
         self._job: _Job | None = None
         self._results: deque[SaveResult] = deque(maxlen=_RESULTS_KEPT)
         self._lock = threading.Lock()
@@ -282,9 +286,19 @@ class Saver:
         failure = error if isinstance(error, CheckpointFailed) else _explained(self.place.group, job.seq, error)
         if job.id:
             self._abandon(job.id, failure.why)
+        self._tell_failed(failure)
+        self._end(job, "failed", failure)
+
+    def _tell_failed(self, failure: CheckpointFailed) -> None:
+        """Counted, logged, and where everybody sees it: an incident stands until the next commit."""
         self._count(failed=1, error=str(failure))
         _log.warning("checkpoint.failed", group=failure.group, seq=failure.seq, why=failure.why)
-        self._end(job, "failed", failure)
+        if self._lost():
+            return
+        try:
+            note_failed_save(self.checkpoints.store, self.place, failure)
+        except (StoreUnavailable, FencedError) as error:
+            _log.warning("checkpoint.failure.not_told", group=failure.group, seq=failure.seq, error=str(error))
 
     def _abandon(self, attempt: ManifestId, why: str) -> None:
         try:
@@ -295,8 +309,7 @@ class Saver:
 
     def _count_failed(self, seq: int, why: str, todo: str) -> None:
         error = CheckpointFailed(group=self.place.group, seq=seq, why=why, todo=todo)
-        self._count(failed=1, error=str(error))
-        _log.warning("checkpoint.failed", group=error.group, seq=seq, why=why)
+        self._tell_failed(error)
         self._put(SaveResult(seq=seq, outcome="failed", stall_s=self._limit_s, took_s=0.0, error=error))
 
     def _count(self, *, error: str = "", **more: int) -> None:

@@ -22,7 +22,7 @@ from unknot.graph.events import Atom, Clause
 from unknot.integrations.torch import flight, sockets
 from unknot.integrations.torch.rendezvous import RendezvousStore
 from unknot.recovery.errors import ConfigError, FencedError, StaleGeneration
-from unknot.recovery.group import GroupSlot
+from unknot.recovery.group import GroupSlot, group_status
 from unknot.recovery.points import reached
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.process import Process
@@ -94,6 +94,10 @@ class Group:
     def shut_checkpoint(self) -> int:
         """Shut down those of the checkpoint group alone; how many."""
         return sockets.shut_down(self.checkpoint_links)
+
+    def has_lost_rank(self) -> bool:
+        """Whether the checkpoint group has lost a connection: this generation is over, or about to be."""
+        return self.broken is not None or sockets.lost(self.checkpoint_links) > 0
 
     def is_over(self) -> str | None:
         """Why this generation is over, by our own mark or the store's; None while it runs."""
@@ -193,10 +197,14 @@ class Former:
         reason = group.is_over()
         if reason is None and sockets.lost(group.links):
             reason = f"rank {group.rank} lost its connection to another rank"
-            group.slot.break_(reason)
-            group.broken = reason
-            self._say_over(group.generation, reason)
+            self.end(group, reason)
         return reason or (str(error) if isinstance(error, StaleGeneration) else None)
+
+    def end(self, group: Group, reason: str) -> None:
+        """End this generation for all ranks."""
+        group.slot.break_(reason)
+        group.broken = reason
+        self._say_over(group.generation, reason)
 
     def _say_over(self, generation: int, reason: str) -> None:
         if generation > 0:
@@ -213,11 +221,18 @@ class Former:
     def _joined(self) -> GroupSlot:
         process = self._process
         recorder = process.recorder
+        before = group_status(process.store, self._name).generation
         need = Clause(k=1, of=(Atom(external=f"{STARTING}group {self._name}"),))
         with recorder.wait(recorder.next_ticket(), [need]) as waiting:
+
+            def look() -> Exception | None:
+                # A rank that stands in no collective, but waits for a message, has not seen that this one was lost.
+                self._say_over(before, f"rank {self._rank} joins anew")
+                return waiting.poll_interrupt()
+
             return GroupSlot.join(
                 process.store, self._name, size=self._size, rank=self._rank, member=process.member,
-                incarnation=process.incarnation, give_up=waiting.poll_interrupt,
+                incarnation=process.incarnation, give_up=look,
             )  # fmt: skip
 
     def _exchanged(

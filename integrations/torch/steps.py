@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol
@@ -38,6 +38,7 @@ from unknot.integrations.torch.restore import restore
 from unknot.integrations.torch.rng import RngState, capture_rng, restore_rng, seed
 from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.abandoned import dropping
+from unknot.recovery.checkpoint_wishes import note_begun, wished
 from unknot.recovery.checkpoints import Checkpoints, Place
 from unknot.recovery.errors import ConfigError, NotAMember, StepAborted
 from unknot.recovery.items import Item
@@ -84,6 +85,7 @@ class Ledger:
         self._checkpoints = checkpoints if self.has_state else None
         self._saver: Saver | None = None
         self._saved: set[int] = set()
+        self._wish = self._granted = ""
         self._broken_off: Counter[int] = Counter()
         self._asked_at = -1
         self._entered_before = False
@@ -108,12 +110,13 @@ class Ledger:
     def enter(self, group: Group) -> None:
         """A generation begins, after `setup`: go to where all ranks can go on from, settle the items."""
         self.group = group
+        self._granted = ""  # a wish that was under way is not fulfilled
         self._saved = set()  # all ranks save the same steps, whatever each has been through before
         if self._checkpoints is not None:
             check_trainer(self._trainer)
             self._saver = Saver(
                 self._checkpoints, Place.of(group.slot), process_group=group.checkpoint_group,
-                shut=group.shut_checkpoint,
+                shut=group.shut_checkpoint, lost=group.has_lost_rank,
             )  # fmt: skip
         agreed = self._common(group)
         if agreed is not None:
@@ -128,6 +131,12 @@ class Ledger:
         if self._entered_before:
             self._broken_off[self.seq] += 1
         self._entered_before = True
+
+    def go_on_at(self, seq: int) -> None:
+        """A trainer without a state stands before step `seq`, by what is known elsewhere. All ranks alike."""
+        self.seq = seq
+        self._copies = []
+        self._keep()
 
     def leave(self) -> None:
         """The generation is over: give up the save under way."""
@@ -184,6 +193,7 @@ class Ledger:
         self.advance()
         self.process.mark("committed")
         if wants:
+            self._grant()
             self._save()
         reached("train.commit.after", self.process.member)
 
@@ -205,10 +215,18 @@ class Ledger:
 
     def _is_due(self, seq: int) -> bool:
         assert self.group is not None
-        if self.manifest_every is not None and seq % self.manifest_every == 0:
+        if self._is_wished_for() or (self.manifest_every is not None and seq % self.manifest_every == 0):
             return True
         limit = self.process.config.manifest_items_limit
         return self.group.rank == 0 and is_nearly_full(self.process.store, self.group.name, limit)
+
+    def _is_wished_for(self) -> bool:
+        """Whether the driver asks for a manifest that this generation has not begun yet; one rank looks for all."""
+        if self._saver is None or self._saver.place.rank != 0:
+            return False
+        token = wished(self.process.store, self._saver.place.group)
+        self._wish = token if token != self._granted else ""
+        return bool(self._wish)
 
     def _keep(self) -> None:
         state = carry.detach(self._trainer.state_dict()) if self.has_state else None
@@ -216,6 +234,11 @@ class Ledger:
         del self._copies[:-_COPIES_KEPT]
 
     # --- manifests ---
+
+    def _grant(self) -> None:
+        if self._wish and self._saver is not None:
+            self._granted, self._wish = self._wish, ""
+            note_begun(self.process.store, self._saver.place, self._granted, self.seq)
 
     def _save(self) -> None:
         if self._saver is not None and self.seq not in self._saved:
@@ -294,6 +317,7 @@ class Step:
         self._boxes: dict[str, Mailbox] = {}
         self._takes = 0
         self._publications: list[tuple[str, Any]] = []
+        self._when_counted: list[Callable[[], object]] = []
 
     def __enter__(self) -> Step:
         group = self._ledger.group
@@ -341,35 +365,50 @@ class Step:
         """
         process, group = self._ledger.process, self._ledger.group
         assert group is not None
-        call, self._takes = self._takes, self._takes + 1
-        return take(
-            process.store, process.recorder, group=group.name, seq=self.seq, call=call, mailbox=mailbox, n=n,
+        items = take(
+            process.store, process.recorder, group=group.name, seq=self.seq, call=self._takes, mailbox=mailbox, n=n,
             timeout_s=None if timeout is None else timeout.total_seconds(), limit=process.config.manifest_items_limit,
             drop=dropping(process.store, process.config.on_abandoned),
         )  # fmt: skip
+        self._takes += 1  # what came in vain is for the next try
+        return items
 
     def publish(self, name: str, state: Any) -> None:
         """Publish `state` as version `seq + 1` of weights `name` once the step is voted; rank 0's is published.
 
-        All ranks may call it (making a full state is a collective); the values of the others are not used.
+        All ranks may call it (making a full state is a collective); the values of the others are not used. ConfigError on rank 0:
+        others are declared to publish them (`run.weights`).
         """
+        if self._ledger.group is not None and self._ledger.group.rank == 0:
+            self._weights(name).check_publish()
         self._publications.append((name, state))
 
     def publish_now(self) -> None:
         """The step counts: let the weights be seen."""
         ledger = self._ledger
-        process, group = ledger.process, ledger.group
+        group = ledger.group
         assert group is not None
         for name, state in self._publications:
             if group.rank == 0:
-                weights = Weights(name, process.store, process.recorder, keep=process.config.weights_kept)
-                weights.publish(state, group.generation, n=self.seq + 1)
+                self._weights(name).publish(state, group.generation, n=self.seq + 1)
             ledger.published(name, self.seq + 1)
+        for act in self._when_counted:
+            act()
+
+    def when_counted(self, act: Callable[[], object]) -> None:
+        """Call `act` on this rank once the step is voted, and before any manifest can cover it: so it is never left out.
+
+        A rank that is lost in that moment leaves the step to be repeated, and `act` with it.
+        """
+        self._when_counted.append(act)
 
     def latest(self, name: str, *, exact: int | None = None) -> Published:
         """The newest version of weights, or the version `exact`; waits until it is there."""
+        return self._weights(name).latest(exact=exact)
+
+    def _weights(self, name: str) -> Weights:
         process = self._ledger.process
-        return Weights(name, process.store, process.recorder).latest(exact=exact)
+        return Weights(name, process.store, process.recorder, keep=process.config.weights_kept)
 
 
 _ledger: Ledger | None = None

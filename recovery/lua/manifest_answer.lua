@@ -15,7 +15,7 @@ local hash = key('manifest', id)
 
 -- What a commit reads and writes beside the record; answers an error reply, or nil.
 local function commit_types(records)
-  local wrong = wrong_type(P .. 'members', 'set', P .. 'mailboxes', 'set', P .. 'published', 'set')
+  local wrong = wrong_type(P .. 'members', 'set', P .. 'mailboxes', 'set', P .. 'published', 'set', P .. 'manifest_failed', 'hash')
   if wrong then return wrong end
   for _, other in ipairs(redis.call('SMEMBERS', P .. 'members')) do
     wrong = wrong_type(key('step', other), 'hash')
@@ -113,5 +113,6 @@ note_mailboxes()
 note_weights()
 local number = redis.call('INCR', P .. 'manifest_n')
 redis.call('ZADD', P .. 'manifests', number, id)
+redis.call('HDEL', P .. 'manifest_failed', now[2])
 redis.call('HSET', hash, 'rank:' .. rank, record, 'state', 'committed', 'number', number, 'committed_at', stamp(clock()))
 return committed()

@@ -4,7 +4,7 @@
 -- ARGV     1 name  2 member  3 incarnation  4 participant  5 ticket  6 mode: `wait`, `try`, `leave` (as lock_acquire)
 --          7 smallest n that will do (0: any)  8 the only n that will do, or ''
 -- Answers  {'granted', n, generation, digest, at, provisional (1 or 0), payload} · {'queued'}
---          · {'empty', roles of those who have published} (try) · {'gone', newest n}: that version is not kept, or never was
+--          · {'empty'} (try) · {'gone', newest n}: that version is not kept, or never was
 --          · {'left'} · {'interrupted', incident} · {'closed'} · {'fenced', current incarnation}
 -- include: weights
 
@@ -15,7 +15,7 @@ local wrong = weights_types(name) or wrong_type(key('waits', member), 'hash')
 if wrong then return wrong end
 local newer = replaced_by(member, incarnation)
 if newer then return {'fenced', newer} end
-local head = redis.call('HMGET', key('weights', name), 'n', 'settled', 'roles')
+local head = redis.call('HMGET', key('weights', name), 'n', 'settled')
 local n = head[1] and tonumber(head[1])
 local wanted
 if exact ~= '' then
@@ -37,6 +37,6 @@ end
 local no = refused(member, participant, ticket, mode)
 if no then return no end
 if stands(member, entry) then return {'queued'} end
-if mode == 'try' then return {'empty', head[3] or ''} end
+if mode == 'try' then return {'empty'} end
 stand(member, entry, 'weights', name, exact ~= '' and exact or least)
 return {'queued'}

@@ -25,6 +25,7 @@ AlertType = Literal[
     "stall.detected",
     "stall.resolved",
     "agent.lost",
+    "checkpoint.failed",
     "alert.test",
 ]
 
@@ -64,7 +65,9 @@ def alert_id(run: str, incident: str, kind: str) -> str:
 
 
 def _detected_type(cause: Cause) -> AlertType:
-    kinds: dict[Cause, AlertType] = {"deadlock": "deadlock.detected", "dead": "agent.lost"}
+    kinds: dict[Cause, AlertType] = {
+        "deadlock": "deadlock.detected", "dead": "agent.lost", "checkpoint": "checkpoint.failed",
+    }  # fmt: skip
     return kinds.get(cause, "stall.detected")
 
 

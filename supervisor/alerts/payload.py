@@ -23,6 +23,7 @@ _SEVERITY: dict[Cause, Severity] = {
     "unresponsive": "error",
     "starved": "error",
     "livelock": "error",
+    "checkpoint": "error",
     "slow": "warning",
     "external": "warning",
 }

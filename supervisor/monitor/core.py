@@ -14,6 +14,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from unknot.graph.confirm import Answered, Confirm, Tick
 from unknot.graph.events import Beat, Event, Record
 from unknot.graph.finding import Finding, SlowChain, Verdict
@@ -21,6 +23,7 @@ from unknot.graph.ids import parse
 from unknot.graph.live import STORE, LiveGraph
 from unknot.graph.slow import slow_chains
 from unknot.graph.verdict import evaluate
+from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
@@ -109,6 +112,22 @@ class MonitorCore:
         for member in self._roster.crashed(now):
             told += self._tell(telling.crash(member, run=self._run, now=now))
         return told + self._missing() + self._silences(now) + self._evaluate(now)
+
+    def checkpoints(self, failed: Iterable[FailedSave], now: float) -> list[Instruction]:
+        """The groups whose newest save has failed, as the store has them now; a commit takes a group off them."""
+        self._pass(now)
+        found = {one.id: one for one in (telling.checkpoint_failed(f, run=self._run, now=now) for f in failed)}
+        told: list[Instruction] = []
+        for case in [c for c in self.cases.values() if c.incident.cause == "checkpoint"]:
+            newer = found.pop(case.incident.id, None)
+            if newer is None:
+                told += self._close(case, now, telling.resolution(case.incident))
+            elif newer.headline != case.incident.headline:
+                case.incident = msgspec.structs.replace(newer, opened_at=case.incident.opened_at)
+                told.append(Put(case.incident))
+        for incident in found.values():
+            told += self._tell(incident)
+        return told
 
     def acknowledged(self, key: str, outcome: str, now: float) -> list[Instruction]:
         """A process says how a command ended."""

@@ -23,6 +23,7 @@ from typing import Any
 import structlog
 
 from unknot.graph.ids import parse
+from unknot.recovery.checkpoint_wishes import failed_saves
 from unknot.recovery.errors import LeaseLost, StoreUnavailable
 from unknot.recovery.group import break_group
 from unknot.recovery.interrupts import interrupt
@@ -164,6 +165,7 @@ class Monitor:
         if now >= self._next_members:
             self._next_members = now + _MEMBERS_EVERY_S
             self._act(core.members(members(self._store), self._clock()))
+            self._act(core.checkpoints(failed_saves(self._store).values(), self._clock()))
 
     def _take_acknowledgements(self, core: MonitorCore) -> None:
         if not self._acks_wanted:

@@ -13,6 +13,7 @@ from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
 from unknot.graph.resources import UNITS
 from unknot.graph.wording import age, bare
+from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
@@ -151,6 +152,19 @@ def crash(member: MemberInfo, *, run: str, now: float) -> Incident:
     )  # fmt: skip
 
 
+def checkpoint_failed(failed: FailedSave, *, run: str, now: float) -> Incident:
+    """A manifest was not committed. One incident until one is, however many fail in between."""
+    what = f"the checkpoint of group {failed.group} before step {failed.seq} was not made"
+    text = f"{failed.source} says that {what}: {failed.why}; training goes on, and the checkpoint before it stays the newest."
+    return Incident(
+        id=incident_id(run, f"checkpoint:{failed.group}:{failed.since}"), run=run, cause="checkpoint", kind="failed",
+        state="open", headline=f"CHECKPOINT in run {run}: {what}: {failed.why[:200]}",
+        lines=(Line(participant=failed.source, resource="", text=text, since=float(failed.since), culprit=True),),
+        culprits=(failed.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+        advice=failed.todo,
+    )  # fmt: skip
+
+
 def age_of(graph: LiveGraph, chain: SlowChain, now: float) -> float:
     """Seconds since the wait began that stands directly before the chain's end."""
     one = graph.participants.get(chain.by)
@@ -233,5 +247,5 @@ def resolution(incident: Incident) -> str:
     return {
         "slow": "the wait has ended", "starved": "the wait has ended", "external": "the outside answered",
         "unresponsive": "it answers again",
-        "dead": "a new incarnation has registered",
+        "dead": "a new incarnation has registered", "checkpoint": "a checkpoint was committed",
     }.get(incident.cause, "the waits have ended by themselves")  # fmt: skip

@@ -59,6 +59,7 @@ def test_the_incident_is_told_with_utc_times_and_seconds() -> None:
     [
         ("deadlock", "deadlock.detected", "deadlock.resolved"),
         ("dead", "agent.lost", "stall.resolved"),
+        ("checkpoint", "checkpoint.failed", "stall.resolved"),
         ("mismatch", "stall.detected", "stall.resolved"),
         ("slow", "stall.detected", "stall.resolved"),
     ],

@@ -7,6 +7,7 @@ import pytest
 
 from tests.monitor.desk import A, B, Desk, atom, crossed, member
 from unknot.graph import events as ev
+from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.supervisor.incidents import Action, Incident
 from unknot.supervisor.monitor.case import Stage
 from unknot.supervisor.monitor.instructions import AskRound, BreakGroup, CollectStacks, InterruptWait, Put
@@ -552,3 +553,44 @@ def test_a_record_that_was_written_and_never_came_makes_its_source_unknown_and_i
     desk.tick()
     desk.confirm()
     assert desk.opened("deadlock")
+
+
+# --- checkpoints that were not made ---
+
+
+def failed_save(seq: int, why: str, since: str = "990.0") -> FailedSave:
+    return FailedSave(
+        group="policy", generation=1, seq=seq, source="trainer/1#1", why=why, todo="free disk space", since=since
+    )  # fmt: skip
+
+
+def test_a_checkpoint_that_was_not_made_is_one_incident_until_the_next_is_committed(desk: Desk) -> None:
+    desk.take(lambda core, now: core.checkpoints([failed_save(3, "No space left on device")], now))
+    opened = desk.last(Put).incident
+    assert (opened.cause, opened.kind, opened.culprits) == ("checkpoint", "failed", ("trainer/1#1",))
+    assert opened.headline == (
+        "CHECKPOINT in run r: the checkpoint of group policy before step 3 was not made: No space left on device"
+    )
+    assert opened.advice == "free disk space"
+    assert desk.take(lambda core, now: core.checkpoints([failed_save(3, "No space left on device")], now)) == []
+    (put,) = desk.take(lambda core, now: core.checkpoints([failed_save(6, "Disk quota exceeded")], now))
+    assert isinstance(put, Put)
+    assert (put.incident.id, put.alert, put.incident.opened_at) == (opened.id, False, opened.opened_at)
+    assert "before step 6 was not made: Disk quota exceeded" in put.incident.headline
+    (over,) = desk.take(lambda core, now: core.checkpoints([], now))
+    assert isinstance(over, Put)
+    assert (over.incident.id, over.incident.state, over.alert) == (opened.id, "resolved", True)
+    assert over.incident.resolution == "a checkpoint was committed"
+    desk.take(lambda core, now: core.checkpoints([failed_save(9, "No space left on device", since="999.0")], now))
+    assert len(desk.opened()) == 2, "what fails later is another incident"
+
+
+def test_another_leader_goes_on_with_the_incident_of_a_checkpoint(desk: Desk) -> None:
+    desk.take(lambda core, now: core.checkpoints([failed_save(3, "No space left on device")], now))
+    opened = desk.last(Put).incident
+    heir = Desk(now=desk.now)
+    heir.core.adopt(opened, heir.now)
+    assert heir.take(lambda core, now: core.checkpoints([failed_save(3, "No space left on device")], now)) == []
+    (over,) = heir.take(lambda core, now: core.checkpoints([], now))
+    assert isinstance(over, Put)
+    assert over.incident.id == opened.id

@@ -25,6 +25,7 @@ from unknot.recovery.group import break_group
 from unknot.recovery.manifest import LEGAL, may_follow
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import new_boot, register
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.recovery.weights import Weights
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -62,6 +63,7 @@ class ManifestMachine(RuleBasedStateMachine):
         self.published = 0
         self.swept = False
         agent = register(self.store, "agent/a", role="agent", pid=1, host="here", boot=new_boot())
+        declare_publishers(self.store, "policy", ["agent/a"])
         self.weights = Weights("policy", self.store, NullRecorder("agent/a", agent.incarnation))
         self.places = form(self.store, size=SIZE)
         self.broken = False

@@ -19,6 +19,7 @@ from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.run import RunClaim
 from unknot.recovery.steps import committed_steps
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.recovery.weights import Weights
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -245,6 +246,7 @@ def test_an_exact_version_is_found_while_it_is_kept(store: RedisStore, join: Joi
 def test_weights_that_are_stale_at_the_commit_fail_the_step_wholly(
     store: RedisStore, join: Join, boxes: dict[str, Mailbox]
 ) -> None:
+    declare_publishers(store, "w", ["trainer/*", A])
     Weights("w", store, join("trainer/0")).publish("newer", n=7)
 
     def body(step: Any) -> None:

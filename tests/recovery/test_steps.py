@@ -20,6 +20,7 @@ from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.step_buffer import backoff_s, seed_of
 from unknot.recovery.steps import MemberSteps, committed_steps
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.recovery.weights import Weights
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -29,6 +30,7 @@ from unknot.supervisor.store.redis_store import RedisStore
 def test_what_a_step_did_is_seen_when_it_has_ended_and_not_before(
     store: RedisStore, join: Join, boxes: dict[str, Mailbox]
 ) -> None:
+    declare_publishers(store, "w", [J])
     judge, reader = join(J), join("trainer/0")
     boxes["raw"].send(1)
     (step,) = [step for step in steps_of(store, judge).run(until=1) if judge_one(store, step, reader)]
@@ -47,7 +49,7 @@ def judge_one(store: RedisStore, step: Any, reader: NullRecorder) -> bool:
         assert step.publish("w", "weights").n == 1
         assert step.read("seen") == 1
         assert contents(store, reader, "scored") == []
-        assert store.command("EXISTS", store.key("state", J), store.key("weights", "w")) == 0
+        assert store.command("EXISTS", store.key("state", J), store.key("weightsm", "w")) == 0
     return True
 
 

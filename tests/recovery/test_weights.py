@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.recovery.stepping import steps_of
 from unknot.recovery.errors import (
     ConfigError,
     DeadlockInterrupted,
@@ -18,6 +19,7 @@ from unknot.recovery.errors import (
 from unknot.recovery.interrupts import interrupt
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.run import RunClaim
+from unknot.recovery.weight_rights import declare_publishers
 from unknot.recovery.weights import Weights, settle_weights
 from unknot.supervisor.store.redis_store import RedisStore
 
@@ -163,7 +165,8 @@ def test_versions_are_provisional_until_a_manifest_covers_them(store: RedisStore
     assert weights.latest().provisional
 
 
-def test_a_wait_for_weights_names_those_who_publish(store: RedisStore, join: Join, eventually: Eventually) -> None:
+def told_publishers(store: RedisStore) -> tuple[str, ...] | None:
+    """Whom a wait for weights that are not there names."""
     told: list[tuple[str, ...] | None] = []
 
     class Telling(NullRecorder):
@@ -171,14 +174,47 @@ def test_a_wait_for_weights_names_those_who_publish(store: RedisStore, join: Joi
             told.append(resources[0].setters)
             return super().wait(ticket, needs, resources, **more)
 
+    with pytest.raises(WaitTimeout):
+        Weights("policy", store, Telling("agent/a", 1)).latest(99, timeout_s=0.01)
+    return told[0]
+
+
+def test_a_wait_for_weights_names_those_who_publish(store: RedisStore, join: Join) -> None:
     join("agent/a")
-    reader = Weights("policy", store, Telling("agent/a", 1))
-    with pytest.raises(WaitTimeout):
-        reader.latest(timeout_s=0.01)
-    Weights("policy", store, join("trainer/0")).publish(1)
-    with pytest.raises(WaitTimeout):
-        reader.latest(2, timeout_s=0.01)
-    assert told == [None, ("trainer/*",)]
+    assert told_publishers(store) is None, "nobody has promised anything"
+    Weights("policy", store, join("judge/j")).publish(1)
+    assert told_publishers(store) == ("judge/*", "trainer/*")
+
+
+def test_in_a_run_with_trainers_they_are_the_ones_who_publish_before_they_have(store: RedisStore, join: Join) -> None:
+    join("agent/a")
+    trainer = join("trainer/0")
+    assert told_publishers(store) == ("trainer/*",)
+    with pytest.raises(ConfigError, match=r"agent/a may not publish weights policy \(trainer/\* may\).*run\.weights\('policy'"):
+        Weights("policy", store, NullRecorder("agent/a", 1)).publish(1)
+    assert Weights("policy", store, trainer).publish(1).n == 1
+
+
+def test_declared_publishers_are_the_only_ones(store: RedisStore, join: Join) -> None:
+    agent, trainer = join("agent/a"), join("trainer/0")
+    declare_publishers(store, "policy", ["agent/*"])
+    declare_publishers(store, "policy", ["agent/*"])
+    assert told_publishers(store) == ("agent/*",)
+    assert Weights("policy", store, agent).publish(1).n == 1
+    with pytest.raises(ConfigError, match="trainer/0 may not publish"):
+        Weights("policy", store, trainer).publish(2)
+    with pytest.raises(ConfigError, match="already declared otherwise"):
+        declare_publishers(store, "policy", ["judge/*"])
+    with pytest.raises(ConfigError, match="names nobody"):
+        declare_publishers(store, "other", [])
+
+
+def test_a_step_refuses_to_publish_what_is_not_its_members_to_publish(store: RedisStore, join: Join) -> None:
+    agent = join("agent/a")
+    join("trainer/0")
+    for step in steps_of(store, agent).run(until=1):
+        with step, pytest.raises(ConfigError, match="agent/a may not publish weights policy"):
+            step.publish("policy", 1)
 
 
 def test_a_wait_for_an_exact_version_ends_with_it(store: RedisStore, join: Join, eventually: Eventually) -> None:

@@ -127,6 +127,8 @@ def test_a_closed_run_refuses_every_call_at_once_and_closing_twice_is_closing_on
         "run.spawn": lambda: run.spawn(Sender, 1, name="a"),
         "run.group": lambda: run.group(Rank, size=1),
         "run.mailbox": lambda: run.mailbox("more"),
+        "run.weights": lambda: run.weights("policy", publishers="judge/*"),
+        "run.checkpoint": lambda: run.checkpoint(),
         "run.mailbox_statistics": lambda: run.mailbox_statistics("raw"),
         "run.wait": lambda: run.wait(),
         "run.incidents": lambda: run.incidents(),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.torch.savers import Plan, Told, run_ranks
 from unknot.recovery.checkpoint_files import read_shelf
+from unknot.recovery.checkpoint_wishes import failed_saves
 from unknot.recovery.checkpoints import Checkpoints, committed_manifests
 from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore
@@ -114,8 +115,12 @@ def test_a_full_disk_costs_the_checkpoint_and_neither_the_training_nor_the_one_b
     assert [rank.one("saved")["outcome"] for rank in limited] == ["failed"] * 2
     assert all("free disk space" in rank.one("saved")["error"] for rank in limited), limited
     assert committed_manifests(store) == before
+    told = failed_saves(store)["policy"]
+    assert (told.seq, "free disk space" in told.todo) == (2, True), "people are told, until the next commit"
     Checkpoints(store, tmp_path / "checkpoints").settle()
     assert [one.name for one in (tmp_path / "checkpoints").iterdir() if one.is_dir()] == [before[0].id]
+    ended_well(train(until=3, saves=(2,)))
+    assert failed_saves(store) == {}
 
 
 @pytest.fixture
