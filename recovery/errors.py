@@ -120,15 +120,18 @@ class StepWouldHang(UnknotError):
 
 
 class RunClosed(UnknotError):
-    """The run has ended: waits end, and members leave their loops."""
+    """The run has ended: waits end, and members leave their loops. `call`: what a driver called after it closed the run."""
 
     run: str
+    call: str
 
-    def __init__(self, *, run: str) -> None:
-        super().__init__(run=run)
+    def __init__(self, *, run: str, call: str = "") -> None:
+        super().__init__(run=run, call=call)
 
     def describe(self) -> str:
-        """Which run ended."""
+        """Which run ended, and what to do."""
+        if self.call:
+            return f"run {self.run} is closed: use {self.call} before close(), or start another run with unknot.init()"
         return f"run {self.run} has ended; let run() return"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from unknot.recovery.errors import ConfigError
 
 VALUE_LIMIT = 64 * 1024 * 1024
+_ID = re.compile(r"[^\s|/]+/\d+")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,15 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     def mailbox(self) -> str:
         """The mailbox that it came from."""
         return self.id.rpartition("/")[0]
+
+
+def id_of(item: Any) -> str:
+    """The id of an item, or of what is one already. ConfigError for anything else."""
+    found = item.id if isinstance(item, Item) else item
+    if isinstance(found, str) and _ID.fullmatch(found):
+        return found
+    what = f"the text {item[:60]!r}" if isinstance(item, str) else f"a {type(item).__name__}"
+    raise ConfigError(what=f"{what} is no item of a mailbox", todo="acknowledge what receive() returned: mailbox.ack(item)")
 
 
 def pack(value: Any, meta: Any, *, mailbox: str, limit: int) -> bytes:

@@ -28,7 +28,7 @@ import msgspec
 from unknot.graph.events import Atom, Clause, Resource
 from unknot.recovery.answers import Answer, ask, ask_as_member, check_name
 from unknot.recovery.errors import ConfigError
-from unknot.recovery.items import VALUE_LIMIT, pack, unpack
+from unknot.recovery.items import VALUE_LIMIT, id_of, pack, unpack
 from unknot.recovery.items import Item as Item
 from unknot.recovery.mailbox_settings import DEFAULT_CAPACITY, MailboxSettings, settings_of
 from unknot.recovery.mailbox_settings import Ack as Ack
@@ -158,8 +158,8 @@ class Mailbox:
         return unpack(self.name, *self._declared(granted).rest)
 
     def ack(self, *items: Item | str) -> int:
-        """Acknowledge items or ids: they are consumed. How many were still unacknowledged. FencedError."""
-        ids = [item if isinstance(item, str) else item.id for item in items]
+        """Acknowledge items or ids: they are consumed. How many were still unacknowledged. FencedError; ConfigError: no items."""
+        ids = [id_of(item) for item in items]
         if not ids:
             return 0
         return ask_as_member(self._store, "mbox_ack", *self._me(), *ids).number()

@@ -147,8 +147,9 @@ class Step:
         return self._weights(name).latest(least, limit_s(timeout), exact=wanted)
 
     def read(self, key: str, default: Any = None) -> Any:
-        """What this member wrote last under `key`, in this step or an earlier one; `default` if it never did."""
+        """What this member wrote last under `key`, in this step or an earlier one; `default` if it never did. ConfigError: no key."""
         self._check_open()
+        _check_key("read", key)
         body = self._buffer.writes.get(key)
         if body is None:
             body = self._store.command("HGET", self._store.key("state", self._recorder.member), key)
@@ -160,9 +161,11 @@ class Step:
         A process that dies between the call and the keeping calls again: hand `step.id` to the outside system where that matters.
 
         Raises:
-            ConfigError: the result does not pickle, or is too large; the call has been made.
+            ConfigError: the result does not pickle, or is too large, and the call has been made; or no key, no function: then not.
         """
         self._check_open()
+        _check_key("once", key)
+        _check_function("once", fn)
         kept = self._once(key)
         if kept is None:
             reached("step.once.before", self._recorder.member)
@@ -224,11 +227,13 @@ class Step:
     def write(self, key: str, value: Any) -> None:
         """Keep `value` as this member's own state under `key` when the step commits. ConfigError as `send`."""
         self._check_open()
+        _check_key("write", key)
         self._buffer.writes[key] = self._packed(value, f"state {key!r} of {self._recorder.member}")
 
     def defer(self, fn: Callable[..., object], *args: Any) -> None:
-        """Call `fn(*args)` after the commit; not at all when the process dies before."""
+        """Call `fn(*args)` after the commit; not at all when the process dies before. ConfigError: no function."""
         self._check_open()
+        _check_function("defer", fn)
         self._buffer.deferred.append(lambda: fn(*args))
 
     # --- the block ---
@@ -289,3 +294,14 @@ class Step:
         return body
 
 
+def _check_key(call: str, key: Any) -> None:
+    if not isinstance(key, str) or not key:
+        raise ConfigError(what=f"step.{call}({key!r}) has no key", todo=f"give a text, such as step.{call}('answer', ...)")
+
+
+def _check_function(call: str, fn: Any) -> None:
+    if not callable(fn):
+        raise ConfigError(
+            what=f"step.{call} was given {fn!r} to call, which is no function",
+            todo="give the function and its arguments apart: fn, *args",
+        )

@@ -17,11 +17,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from unknot.graph.events import Clause, Resource
 from unknot.recovery.answers import Answer, refuse_fenced
-from unknot.recovery.errors import DeadlockInterrupted, RunClosed, WaitTimeout
+from unknot.recovery.errors import ConfigError, DeadlockInterrupted, RunClosed, WaitTimeout
 from unknot.recovery.ports import Recorder, Store, Ticket
 
 Mode = Literal["wait", "try", "leave"]
@@ -56,7 +56,9 @@ def obtain(store: Store, recorder: Recorder, request: Request, *, timeout_s: flo
         DeadlockInterrupted: the supervisor ended this wait.
         RunClosed: the run has ended.
         FencedError: a newer incarnation of this member stands.
+        ConfigError: `timeout_s` is no such number.
     """
+    _check_limit(request, timeout_s)
     mode: Mode = "wait" if timeout_s is None or timeout_s > 0 else "try"
     answer = _checked(store, recorder, request, request.ask(mode))
     if answer.word != "queued":
@@ -70,6 +72,16 @@ def obtain(store: Store, recorder: Recorder, request: Request, *, timeout_s: flo
             _leave_quietly(request)
             raise
         return _served(request, answer, timeout_s)
+
+
+def _check_limit(request: Request, timeout_s: Any) -> None:
+    number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if timeout_s is None or (number and timeout_s >= 0):  # not a number is not
+        return
+    raise ConfigError(
+        what=f"timeout_s={timeout_s!r} of a wait for {request.resource.r} is no time",
+        todo="give seconds from 0 up, or None to wait for ever",
+    )
 
 
 def _stand(store: Store, recorder: Recorder, request: Request, *, announced: Ticket, deadline: float | None) -> Answer:

@@ -180,7 +180,12 @@ class Process:
 
     def members_quickly(self) -> list[MemberInfo]:
         """The same for observers: StoreUnavailable at once where Redis does not answer at once."""
-        return members(self._side_stores[0] if self._side_stores else self.store)
+        return members(self.observing_store)
+
+    @property
+    def observing_store(self) -> RedisStore:
+        """The run's store for observers, who would rather miss something than wait; with observation off, the only one."""
+        return self._side_stores[0] if self._side_stores else self.store
 
     def mark(self, what: Mark, *, at: float | None = None) -> None:
         """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
@@ -248,6 +253,11 @@ def current(call: str) -> Process:
     if settings_from(os.environ) is None:
         raise NotAMember(call=call)
     return join()
+
+
+def joined() -> Process | None:
+    """This process' place in its run if it has taken one already; joins nothing."""
+    return _current
 
 
 def is_member() -> bool:

@@ -7,7 +7,6 @@ the run take the same way out, in reverse order.
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -18,22 +17,24 @@ import msgspec
 import ray
 import structlog
 
+from unknot.graph.errors import UnknotError
 from unknot.graph.events import Atom, Clause
 from unknot.integrations.instrument import instrument
+from unknot.integrations.ray import asked
 from unknot.integrations.ray import start as started
+from unknot.integrations.ray.asked import Made
 from unknot.integrations.ray.calls import GroupCalls, GroupHandle, MemberCalls, MemberHandle, has_run
 from unknot.integrations.ray.checkpointing import Around, Saving, checkpoint, chosen, has_state
-from unknot.integrations.ray.decorators import MAIN, Spec, spec_of
+from unknot.integrations.ray.decorators import MAIN, Spec
 from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.keeper import Keeper, Kept
-from unknot.integrations.ray.news import IncidentNews
+from unknot.integrations.ray.news import IncidentNews, NewsTeller
 from unknot.integrations.ray.start import whole_message
-from unknot.recovery.errors import ConfigError, NameTaken, RunFailed, StoreUnavailable
+from unknot.recovery.errors import NameTaken, RunClosed, RunFailed, StoreUnavailable
 from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
 from unknot.recovery.manifest import ManifestId
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
-from unknot.recovery.restart import RestartPolicy
 from unknot.recovery.weight_rights import declare_publishers
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
@@ -42,7 +43,6 @@ from unknot.supervisor.store.kept_incidents import keep_incidents
 
 _SLICE_S = 0.2
 _GRACE_S = 8.0
-_NEWS_EVERY_S = 1.0
 _log = structlog.get_logger("unknot.run")
 
 
@@ -60,13 +60,13 @@ class Report(msgspec.Struct, frozen=True):
     recoveries: tuple[Recovery, ...] = ()
 
 
-class _Made(NamedTuple):
-    """What a member's actor is made of: its class, the constructor's arguments, further options of Ray."""
+class _Place(NamedTuple):
+    """Where in the run a member is: its name, and its rank in a collective group of a size."""
 
-    cls: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    options: Mapping[str, Any] | None
+    member: str
+    group: str | None = None
+    rank: int = 0
+    size: int = 1
 
 
 class Run:
@@ -78,7 +78,7 @@ class Run:
         self._claim = driver.claim
         self._directory = driver.directory
         self._news = IncidentNews(sys.stderr)
-        self._next_news = 0.0
+        self._teller = NewsTeller(self._news, lambda: self._incidents(quickly=True))
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
@@ -88,6 +88,8 @@ class Run:
         if driver.process.listener is not None:
             driver.process.listener.handle("restart", lambda c: self._keeper.restart(c.participant, c.reason))
         self._closed = False
+        if driver.process.table is not None:
+            self._teller.start()
 
     @property
     def redis_url(self) -> str:
@@ -106,27 +108,20 @@ class Run:
             ray: further actor options of Ray.
 
         Raises:
-            ConfigError: not such a class, or a size below 1.
+            ConfigError: not such a class, a size below 1, arguments or options that do not fit, or Ray refuses; then no rank
+                is left, and the name is free.
             NameTaken: a group of that name was started.
+            RunClosed: after `close`.
         """
-        spec = self._spec(cls, "run.group")
-        if spec.group is None:
-            raise ConfigError(
-                what=f"run.group takes a class decorated with @unknot.trainer, this one is a {spec.role}",
-                todo="use run.spawn for it",
-            )
-        if size < 1:
-            raise ConfigError(what=f"a group of {size} ranks", todo="give size=1 or more")
-        group = name if name is not None else spec.group
-        prefix = "trainer" if group == "policy" else f"trainer/{group}"
-        made = _Made(cls, args, kwargs, ray)
-        ranks = [f"{prefix}/{rank}" for rank in range(size)]
-        calling = None
-        if not has_run(cls):
-            calling = GroupCalls(self._process, cls, group=group, ranks=ranks, failed=self._failure)
-        handles = [
-            self._start(member, spec.role, made, group=group, rank=rank, size=size) for rank, member in enumerate(ranks)
-        ]
+        self._check_open("run.group")
+        made = Made(cls, args, kwargs, ray)
+        spec = asked.check_made(made, "run.group")
+        group = asked.check_own_name("run.group: a group", spec.group if name is None else name)
+        prefix = "trainer/" if group == "policy" else f"trainer/{group}-"
+        places = [_Place(f"{prefix}{rank}", group, rank, size) for rank in range(asked.check_size(size))]
+        ranks = [place.member for place in places]
+        calling = None if has_run(cls) else GroupCalls(self._process, cls, group=group, ranks=ranks, failed=self._failure)
+        handles = self._start(spec, made, places, call="run.group")
         if calling is None:
             self._waited_for += handles
         else:
@@ -141,44 +136,56 @@ class Run:
         """Start one member; further arguments go to its constructor.
 
         Raises:
-            ConfigError: not an actor class over one of Unknot's decorators.
+            ConfigError: not an actor class over one of Unknot's decorators, arguments or options that do not fit, or Ray
+                refuses; then nothing is left of it, and the name is free.
             NameTaken: a member of that role and name was started.
+            RunClosed: after `close`.
         """
-        spec = self._spec(cls, "run.spawn")
-        if spec.group is not None:
-            raise ConfigError(what="run.spawn of a trainer", todo="use run.group(cls, size=...)")
-        return self._start(f"{spec.role}/{name}", spec.role, _Made(cls, args, kwargs, ray))
+        self._check_open("run.spawn")
+        made = Made(cls, args, kwargs, ray)
+        spec = asked.check_made(made, "run.spawn")
+        place = _Place(f"{spec.role}/{asked.check_own_name('run.spawn: a member', name)}")
+        return self._start(spec, made, [place], call="run.spawn")[0]
 
-    def _spec(self, cls: Any, call: str) -> Spec:
-        spec = spec_of(cls)
-        if spec is None:
-            raise ConfigError(
-                what=f"{call} was given {getattr(cls, '__name__', cls)!r}, which has no role",
-                todo="decorate the class with @unknot.agent, @unknot.judge, @unknot.environment or @unknot.trainer",
-            )
-        if not hasattr(cls, "__ray_metadata__"):
-            raise ConfigError(
-                what=f"{call} was given the plain class {cls.__name__}",
-                todo="put @ray.remote above the Unknot decorator",
-            )
-        return spec
+    def _check_open(self, call: str) -> None:
+        if self._closed:
+            raise RunClosed(run=self.name, call=call)
 
-    def _start(
-        self, member: str, role: str, made: _Made, *, group: str | None = None, rank: int = 0, size: int = 1
-    ) -> MemberHandle:
-        if member in self._members:
-            raise NameTaken(name=member, run=self.name)
-        settings = msgspec.structs.replace(
-            self._process.settings, member=member, role=role, group=group, rank=rank, size=size
-        )
-        expect(self._process.store, member, role=role)
-        policy = self._spec(made.cls, "run").restart
-        options = _ray_options(made.options, worker_environment(settings), policy)
-        actor = made.cls.options(**options).remote(*made.args, **made.kwargs)
-        handle = MemberHandle(member, actor, None if group is not None else MemberCalls(made.cls, made.options))
-        self._members[member] = handle
-        self._keeper.add(Kept(member, actor, getattr(actor, MAIN).remote, policy))
-        return handle
+    def _start(self, spec: Spec, made: Made, places: Sequence[_Place], *, call: str) -> list[MemberHandle]:
+        """All of them, or none. Expected after Ray has taken them: a process registers later, or is known already."""
+        for place in places:
+            if place.member in self._members:
+                raise NameTaken(name=place.member, run=self.name)
+        handles: list[MemberHandle] = []
+        try:
+            for place in places:
+                calls = MemberCalls(made.cls, made.options) if place.group is None else None
+                handles.append(MemberHandle(place.member, self._actor(spec, made, place), calls))
+            kept = [Kept(h.member, h.actor, getattr(h.actor, MAIN).remote, spec.restart) for h in handles]
+            for place in places:
+                expect(self._process.store, place.member, role=spec.role)
+        except BaseException as error:
+            self._unstart(handles)
+            if isinstance(error, UnknotError) or not isinstance(error, Exception):
+                raise
+            raise asked.refused_by_ray(call, error) from error
+        self._members |= {handle.member: handle for handle in handles}
+        for one in kept:
+            self._keeper.add(one)
+        return handles
+
+    def _actor(self, spec: Spec, made: Made, place: _Place) -> Any:
+        settings = msgspec.structs.replace(self._process.settings, role=spec.role, **place._asdict())
+        options = asked.ray_options(made.options, worker_environment(settings), spec.restart)
+        return made.cls.options(**options).remote(*made.args, **made.kwargs)
+
+    def _unstart(self, handles: Sequence[MemberHandle]) -> None:
+        for handle in handles:
+            try:
+                ray.kill(handle.actor)
+            except Exception as error:  # noqa: BLE001 - the error that led here says more
+                _log.warning("run.actor.not_killed", member=handle.member, error=whole_message(error))
+            self._keeper.note_end(handle.member, "done", "")
 
     def mailbox(
         self, name: str, *, capacity: int = 1024, senders: str | Sequence[str] | None = None,
@@ -199,6 +206,7 @@ class Run:
         Raises:
             ConfigError: it is declared already with other values, or these cannot be: the message names the one that cannot.
         """
+        self._check_open("run.mailbox")
         box = Mailbox(name, self._process.store, self._process.recorder)
         box.declare(capacity, senders, receivers, ack=ack, order=order, origins=origins)
         return box
@@ -213,10 +221,12 @@ class Run:
         Raises:
             ConfigError: declared otherwise already, nobody is named, or a pattern can match no member.
         """
+        self._check_open("run.weights")
         declare_publishers(self._process.store, name, publishers)
 
     def mailbox_statistics(self, name: str) -> MailboxStatistics:
         """A mailbox as it stands. ConfigError when it is not declared."""
+        self._check_open("run.mailbox_statistics")
         return Mailbox(name, self._process.store, self._process.recorder).statistics()
 
     def wait(self, *, timeout: timedelta | None = None) -> Report:
@@ -225,17 +235,21 @@ class Run:
         Raises:
             RunFailed: a member failed; names the first one and its error.
             TimeoutError: `timeout` passed.
+            ConfigError: `timeout` is no timedelta, or below zero.
+            RunClosed: after `close`.
         """
+        self._check_open("run.wait")
+        asked.check_timeout(timeout, "run.wait")
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or [h for h in self._members.values() if h.member not in self._called]
         for started_all in (False, True):
             with self._announced(targets, started_all=started_all, end=end):
                 while not self._is_over(targets, started_all=started_all):
-                    self._collect()
+                    self._keeper.wait_news(_SLICE_S)
                     if end is not None and time.monotonic() >= end:
                         waiting = [h.member for h in targets if h.member not in self._keeper.outcomes]
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
-        found = self.incidents(open_only=False)
+        found = self._incidents()
         self._news.tell(found)
         store = self._process.store
         return Report(
@@ -267,17 +281,6 @@ class Run:
         limit_s = None if end is None else max(end - time.monotonic(), 0.0)
         return recorder.wait(recorder.next_ticket(), [need], interruptible=False, limit_s=limit_s)
 
-    def _tell_news(self) -> None:
-        """Incidents that opened or ended since, a line each on stderr: who runs this looks there."""
-        if self._process.table is None or time.monotonic() < self._next_news:
-            return
-        self._next_news = time.monotonic() + _NEWS_EVERY_S
-        self._news.tell(self.incidents(open_only=False))
-
-    def _collect(self) -> None:
-        self._tell_news()
-        self._keeper.wait_news(_SLICE_S)
-
     def _failure(self) -> RunFailed | None:
         """How the run has failed, None if it has not."""
         failures = list(self._keeper.failures)
@@ -300,8 +303,13 @@ class Run:
             return []
 
     def incidents(self, *, open_only: bool = True) -> list[Incident]:
-        """The run's incidents, oldest first."""
-        return list(IncidentStore(self._process.store).list(open_only=open_only))
+        """The run's incidents, oldest first. RunClosed after `close`; they are in its directory then."""
+        self._check_open("run.incidents")
+        return self._incidents(open_only=open_only)
+
+    def _incidents(self, *, open_only: bool = False, quickly: bool = False) -> list[Incident]:
+        store = self._process.observing_store if quickly else self._process.store
+        return list(IncidentStore(store).list(open_only=open_only))
 
     def checkpoint(self, *, group: str | None = None, timeout: timedelta | None = None) -> ManifestId:
         """Have the trainer group save a manifest at its next step boundary; its id, once it is committed.
@@ -316,6 +324,7 @@ class Run:
             RunFailed: a member has failed for good.
             WaitTimeout: (a TimeoutError) it was not committed in time.
         """
+        self._check_open("run.checkpoint")
         process = self._process
         around = Around(process.store, process.recorder, self._failure, self._keeper.wait_news)
         return checkpoint(around, chosen(self._saving, group), timeout)
@@ -326,6 +335,7 @@ class Run:
             return
         self._closed = True
         with self._cleanup:
+            self._teller.stop()
             try:
                 self._claim.closing()
             except StoreUnavailable as error:
@@ -346,9 +356,10 @@ class Run:
     def _leave_incidents(self) -> None:
         """For `supervisor explain` after the run's Redis has ended."""
         try:
-            found = self.incidents(open_only=False)
+            found = self._incidents()
             keep_incidents(self._directory, run=self.name, incidents=found, at=self._process.clock())
-        except (OSError, StoreUnavailable) as error:
+            self._news.tell(found)
+        except (OSError, ValueError, StoreUnavailable) as error:
             _log.warning("run.incidents.not_kept", run=self.name, error=str(error))
 
     def __enter__(self) -> Run:
@@ -358,14 +369,6 @@ class Run:
         self.close()
 
 
-def _ray_options(
-    options: Mapping[str, Any] | None, variables: dict[str, str], policy: RestartPolicy
-) -> dict[str, Any]:
-    """Ray restarts whom policy may want restarted; how often is for the keeper to say."""
-    merged = {"num_cpus": 0, "max_restarts": 0 if policy.kind == "temporary" else -1, **(options or {})}
-    runtime = dict(merged.get("runtime_env") or {})
-    runtime["env_vars"] = {**runtime.get("env_vars", {}), **variables}
-    return {**merged, "runtime_env": runtime}
 
 
 def init(
@@ -379,13 +382,15 @@ def init(
         config: settings that go before environment and file, such as {"slow_after_s": 30}.
 
     Raises:
-        ConfigError: an unknown setting, a run name with odd characters, a URL that is none.
+        ConfigError: an unknown setting, a run name with odd characters, a URL that is none; or this process has a run open, or
+            is a member of one.
         StoreUnavailable: Redis is not reached, refuses, or is too old; or none can be started.
         RunBusy: another live driver has this run.
     """
+    name, explicit = asked.checked_init(run, redis, config)
     with contextlib.ExitStack() as stack:
-        name = run if run is not None else time.strftime(f"run-%Y%m%d-%H%M%S-{os.getpid()}")
-        driver = started.driver_process(stack, name, redis, dict(config or {}))
+        stack.enter_context(asked.only_run(name))
+        driver = started.driver_process(stack, name, explicit)
         started.ray_cluster(stack)
         if driver.process.table is not None:
             stack.callback(instrument("ray"))

@@ -38,9 +38,9 @@ class Driver(NamedTuple):
     config: Config
 
 
-def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, explicit: dict[str, Any]) -> Driver:
+def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, Any]) -> Driver:
     """The driver's own membership: settings read, Redis there, the run claimed, registered."""
-    effective = load_config(explicit | ({"redis": url} if url else {}), os.environ, Path.cwd())
+    effective = load_config(explicit, os.environ, Path.cwd())
     for warning in effective.warnings:
         print(f"unknot: {warning}", file=sys.stderr)  # noqa: T201 - a person starts drivers
     config = effective.config
@@ -52,8 +52,10 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
         config = msgspec.structs.replace(config, redis=server.url)
     assert config.redis is not None
     limits = StoreLimits(retry_s=config.store_limit_s)
-    store = stack.enter_context(RedisStore.connect(config.redis, run, limits=limits))
-    claim = _claimed(stack, store, config)
+    store = RedisStore.connect(config.redis, run, limits=limits)
+    stack.callback(store.end)
+    claim = RunClaim.take(store, lease_s=config.lease_s)
+    stack.callback(_release, claim)
     _make(directory)
     settings = WorkerSettings(
         run=run, redis=config.redis, member="driver/main", role="driver", config=config.for_workers(),
@@ -61,6 +63,7 @@ def driver_process(stack: contextlib.ExitStack, run: str, url: str | None, expli
     )  # fmt: skip
     stack.callback(processes.leave)
     process = processes.join(settings, store=store)
+    _keep_renewing(stack, claim, run)  # ended before the process leaves and closes the store under it
     return Driver(process, claim, directory, config)
 
 
@@ -75,9 +78,8 @@ def _make(directory: Path) -> None:
         ) from error
 
 
-def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> RunClaim:
-    """The run is ours until the stack unwinds; a thread renews the claim."""
-    claim = RunClaim.take(store, lease_s=config.lease_s)
+def _keep_renewing(stack: contextlib.ExitStack, claim: RunClaim, run: str) -> None:
+    """A thread renews the claim until the stack unwinds."""
     stop = threading.Event()
 
     def renew() -> None:
@@ -85,21 +87,19 @@ def _claimed(stack: contextlib.ExitStack, store: RedisStore, config: Config) -> 
             try:
                 claim.renew()
             except UnknotError as error:
-                _log.warning("run.claim.not_renewed", run=store.run, error=str(error))
+                _log.warning("run.claim.not_renewed", run=run, error=str(error))
 
     thread = threading.Thread(target=renew, name="unknot-claim", daemon=True)
     thread.start()
+    stack.callback(thread.join, 5)
+    stack.callback(stop.set)
 
-    def release() -> None:
-        stop.set()
-        thread.join(5)
-        try:
-            claim.close()
-        except UnknotError as error:
-            _log.warning("run.claim.not_closed", run=store.run, error=str(error))
 
-    stack.callback(release)
-    return claim
+def _release(claim: RunClaim) -> None:
+    try:
+        claim.close()
+    except UnknotError as error:
+        _log.warning("run.claim.not_closed", claim=str(claim), error=str(error))
 
 
 def ray_cluster(stack: contextlib.ExitStack) -> None:

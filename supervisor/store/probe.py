@@ -38,9 +38,9 @@ def check_server(client: redis.Redis, url: str, where: str) -> None:
             where=where, why=_refused(str(error)), todo="check user and password in the URL"
         ) from None
     except (redis.BusyLoadingError, redis.ResponseError) as error:
-        raise StoreUnavailable(
-            where=where, why=f"it answers {_one_line(error)}", todo="try again, or ask its owner"
-        ) from None
+        no_database = "DB index" in str(error)
+        todo = "name a database that it has, such as /0" if no_database else "try again, or ask its owner"
+        raise StoreUnavailable(where=where, why=f"it answers {_one_line(error)}", todo=todo) from None
     except (redis.RedisError, OSError) as error:
         raise _unreachable(error, url, where) from None
     _check_version(info, where)

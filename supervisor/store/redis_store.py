@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 import tenacity
 
-from unknot.recovery.errors import StoreUnavailable
+from unknot.recovery.errors import RunClosed, StoreUnavailable
 from unknot.recovery.ports import RedisValue
 from unknot.supervisor.store.address import shown_address
 from unknot.supervisor.store.location import validate_run_name
@@ -66,6 +66,7 @@ class RedisStore:
         self._lock = threading.Lock()
         self._clients: _Clients | None = None
         self._inherited: list[_Clients] = []
+        self._ended = False
         self.where = shown_address(url)
         self.limits = limits
 
@@ -149,6 +150,11 @@ class RedisStore:
             clients.quick.connection_pool.disconnect()
             clients.popping.connection_pool.disconnect()
 
+    def end(self) -> None:
+        """Close for good: the run is over, and whoever still uses the store gets RunClosed at once. Idempotent."""
+        self._ended = True
+        self.close()
+
     def __enter__(self) -> RedisStore:
         return self
 
@@ -207,7 +213,7 @@ class RedisStore:
         from redis import exceptions as failures
 
         try:
-            return attempt()
+            return self._attempted(attempt)
         except (failures.ConnectionError, failures.TimeoutError):
             return self._again(attempt)
         except failures.ResponseError as error:
@@ -216,6 +222,20 @@ class RedisStore:
             raise StoreUnavailable(
                 where=self.where, why=f"it takes no writes ({error})", todo="free memory or disk space of Redis"
             ) from None
+
+    def _attempted(self, attempt: Callable[[], T]) -> T:
+        if self._ended:
+            raise self._is_over()
+        try:
+            return attempt()
+        except Exception:
+            # Whoever stands in it when the connections go meets whatever the closed socket says.
+            if self._ended:
+                raise self._is_over() from None
+            raise
+
+    def _is_over(self) -> RunClosed:
+        return RunClosed(run=self._run, call="what belongs to it")
 
     def _again(self, attempt: Callable[[], T]) -> T:
         from redis import exceptions as failures
@@ -231,7 +251,7 @@ class RedisStore:
             reraise=True,
         )
         try:
-            return retrying(attempt)
+            return retrying(lambda: self._attempted(attempt))
         except lost as error:
             raise StoreUnavailable(
                 where=self.where,

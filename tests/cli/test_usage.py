@@ -21,6 +21,17 @@ def test_a_redis_that_is_not_there_is_3_in_one_line_without_the_password(bare: R
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [("/0?bogus=1", "option 'bogus'"), ("/0?db=x", "db="), ("/abc", "no number of a database"), ("/0#x", "%23")],
+)
+def test_an_address_with_a_part_that_cannot_be_is_2_in_one_line_without_the_password(quick: Run, tail: str, said: str) -> None:
+    done = quick("status", "--redis", f"redis://:geheim@127.0.0.1:1{tail}", "--run", "x")
+    assert (done.returncode, done.stdout) == (exit_codes.USAGE, "")
+    assert said in only_line(done.stderr)
+    assert "geheim" not in done.stderr
+
+
 def test_with_v_there_is_a_traceback(quick: Run) -> None:
     done = quick("status", "-v", "--redis", "redis://127.0.0.1:1", "--run", "x", "--timeout", "500ms")
     assert done.returncode == exit_codes.UNREACHABLE

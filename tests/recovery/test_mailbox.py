@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from unknot.recovery.errors import ConfigError, DeadlockInterrupted, FencedError, RunClosed, WaitTimeout
 from unknot.recovery.interrupts import interrupt
+from unknot.recovery.lock import DistributedLock
 from unknot.recovery.mailbox import Item, Mailbox
 from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.run import RunClaim
@@ -44,6 +47,29 @@ def test_an_item_is_consumed_once_it_is_acknowledged(store: RedisStore, join: Jo
     assert mailbox.requeue_unacked() == 0
     assert mailbox.statistics().unacked == 0
     assert store.command("EXISTS", store.key("mboxi", "raw")) == 0
+
+
+@pytest.mark.parametrize("thing", ["x", "", "raw", "raw/", "raw/x", 5, None, ["raw/1"]])
+def test_what_is_no_item_cannot_be_acknowledged_and_nothing_beside_it_is(store: RedisStore, join: Join, thing: Any) -> None:
+    mailbox = Mailbox("raw", store, join("agent/a")).declare()
+    mailbox.send("value")
+    item = mailbox.receive()
+    with pytest.raises(ConfigError, match="is no item of a mailbox; acknowledge what"):
+        mailbox.ack(item, thing)
+    assert mailbox.statistics().unacked == 1
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.5, float("nan"), "1", True, timedelta(seconds=1)])
+def test_a_time_to_wait_that_is_none_is_refused_before_anything_is_asked(store: RedisStore, join: Join, timeout: Any) -> None:
+    mailbox = Mailbox("raw", store, join("agent/a")).declare()
+    lock = DistributedLock("x", store, join("agent/b"))
+    waits: list[Callable[[], object]] = [
+        lambda: mailbox.receive(timeout), lambda: mailbox.send(1, timeout), lambda: lock.acquire(timeout)
+    ]  # fmt: skip
+    for wait in waits:
+        with pytest.raises(ConfigError, match=r"of a wait for (mbox:raw|lock:x) is no time; give seconds from 0 up"):
+            wait()
+    assert (mailbox.statistics().sent, lock.acquire(0)) == (0, 1)
 
 
 def test_unacknowledged_items_of_several_members_come_back_in_the_order_of_sending(

@@ -88,6 +88,12 @@ def test_concurrent_steps_of_one_member_are_refused(store: RedisStore, join: Joi
         (lambda step: step.once("k", threading.Lock), r"result of once\('k'\) does not pickle"),
         (lambda step: step.publish("w", lambda: 0), "weights w does not pickle"),
         (lambda step: step.send("none", 1), "has no mailbox none"),
+        (lambda step: step.once(None, len, ""), r"step\.once\(None\) has no key; give a text"),
+        (lambda step: step.once("", len, ""), r"step\.once\(''\) has no key"),
+        (lambda step: step.once("k", 5), r"step\.once was given 5 to call, which is no function"),
+        (lambda step: step.defer(len("")), r"step\.defer was given 0 to call"),
+        (lambda step: step.read(None), r"step\.read\(None\) has no key"),
+        (lambda step: step.write(5, 1), r"step\.write\(5\) has no key"),
         (lambda step: [step.send("raw", 1) for _ in range(5)], "sends more than the 4 items that mailbox raw holds"),
     ],
 )

@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,7 +15,10 @@ import pytest
 import ray
 
 import unknot
-from unknot.recovery.run import RunClaim
+from unknot.integrations.ray import start as started
+from unknot.integrations.ray.asked import only_run
+from unknot.recovery.run import RunClaim, run_state
+from unknot.supervisor import process as processes
 from unknot.supervisor.store.redis_store import RedisStore
 
 
@@ -32,7 +36,7 @@ def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert not list(tmp_path.iterdir())
 
 
-def refused(kind: type[Exception], *named: str, run: str = "r1", **options: object) -> None:
+def refused(kind: type[Exception], *named: str, run: object = "r1", **options: object) -> None:
     with pytest.raises(kind) as caught:
         unknot.init(run, **options)  # type: ignore[arg-type]
     text = str(caught.value)
@@ -41,6 +45,35 @@ def refused(kind: type[Exception], *named: str, run: str = "r1", **options: obje
 
 
 def test_a_url_that_is_none_is_refused() -> None:
+    refused(unknot.ConfigError, "redis", redis="htp://localhost")
+
+
+@pytest.mark.parametrize("tail", ["?bogus=1", "?db=x", "/abc", "/0?decode_responses=true", "/0#part"])
+def test_a_url_with_a_part_that_cannot_be_is_refused_without_its_password(tail: str) -> None:
+    with pytest.raises(unknot.ConfigError, match="the URL of Redis") as caught:
+        unknot.init("r1", redis=f"redis://:secret@127.0.0.1:1{tail}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_name_an_address_and_settings_of_another_type_are_refused() -> None:
+    refused(unknot.ConfigError, "run=5", "unknot.init('ppo-17')", run=5)
+    refused(unknot.ConfigError, "redis=", "an empty address", "None to have one started", redis="")
+    refused(unknot.ConfigError, "redis=", "bytes", redis=b"redis://:secret@here")
+    refused(unknot.ConfigError, "config=3", "dict", config=3)
+    refused(unknot.ConfigError, "config=['slow_after_s']", config=["slow_after_s"])
+
+
+def test_an_address_of_another_type_is_not_shown_since_it_may_hold_the_password() -> None:
+    with pytest.raises(unknot.ConfigError) as caught:
+        unknot.init("r1", redis=b"redis://:secret@here")  # type: ignore[arg-type]
+    assert "secret" not in str(caught.value)
+
+
+def test_a_refused_start_leaves_the_process_free_to_start_a_run() -> None:
+    refused(unknot.ConfigError, "redis", redis="htp://localhost")
+    with only_run("r2"):
+        refused(unknot.ConfigError, "run r2 is open in this process", "run.close()")
+        refused(unknot.ConfigError, "run r2 is open in this process", run="r2")
     refused(unknot.ConfigError, "redis", redis="htp://localhost")
 
 
@@ -74,6 +107,28 @@ def test_a_second_driver_of_a_live_run_is_refused_and_told_who_has_it(redis_url:
             refused(unknot.RunBusy, "busy", f"{os.getpid()}@", run="busy", redis=redis_url)
         finally:
             claim.close()
+
+
+def test_nobody_renews_the_claim_any_more_when_the_driver_leaves_and_closes_its_store(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renewing() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name == "unknot-claim"]
+
+    seen: list[list[str]] = []
+    leave = processes.leave
+
+    def watched() -> None:
+        seen.append(renewing())
+        leave()
+
+    monkeypatch.setattr(processes, "leave", watched)
+    with ExitStack() as stack:
+        started.driver_process(stack, "renewed", {"redis": redis_url})
+        assert renewing() == ["unknot-claim"]
+    assert seen == [[]]
+    with RedisStore.connect(redis_url, "renewed") as store:
+        assert run_state(store) == "closed"
 
 
 def test_an_unusable_redis_server_binary_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import unknot
 from unknot.recovery import points
 from unknot.recovery.checkpoint_errors import CheckpointFailed
 from unknot.recovery.checkpoints import committed_manifests
+from unknot.recovery.mailbox import Mailbox
 from unknot.supervisor.store.redis_store import RedisStore
 
 NewRun = Callable[..., AbstractContextManager[unknot.Run]]
@@ -78,7 +79,7 @@ def manifests(run: unknot.Run) -> list[tuple[str, int]]:
         return [(one.id, one.seq) for one in committed_manifests(store)]
 
 
-def waits_for_more(numbers: unknot.Mailbox, *, taken: int) -> bool:
+def waits_for_more(numbers: Mailbox, *, taken: int) -> bool:
     """Whether both ranks stand in the step after `taken` steps, so the boundary before it is behind them."""
     now = numbers.statistics()
     return now.taken == taken and len(now.receivers_waiting) == 2

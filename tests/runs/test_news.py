@@ -6,13 +6,16 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.alerts.incidents import incident
-from unknot.integrations.ray.news import IncidentNews
+from unknot.integrations.ray.news import IncidentNews, NewsTeller
+from unknot.recovery.errors import StoreUnavailable
+from unknot.supervisor.incidents import Incident
 from unknot.supervisor.store.kept_incidents import keep_incidents, kept_incidents
 
 
@@ -30,6 +33,37 @@ def test_an_incident_is_told_once_when_it_opens_and_once_when_it_is_over() -> No
         f"unknot: {one.headline} (supervisor explain {one.id})",
         f"unknot: {one.id} is over: freed by a test",
     ]
+
+
+def test_the_teller_goes_on_after_a_look_that_failed_and_ends_when_stopped(eventually: Callable[..., None]) -> None:
+    out = io.StringIO()
+    looks: list[int] = []
+
+    def look() -> list[Incident]:
+        looks.append(1)
+        if len(looks) == 1:
+            raise StoreUnavailable(where="here", why="it is away", todo="wait")
+        return [incident()]
+
+    teller = NewsTeller(IncidentNews(out), look)
+    teller.start()
+    eventually(lambda: len(looks) >= 3)
+    teller.stop()
+    teller.stop()
+    assert not teller.is_alive()
+    assert len(out.getvalue().splitlines()) == 1
+
+
+def test_the_teller_ends_when_nobody_can_be_told(eventually: Callable[..., None]) -> None:
+    out = io.StringIO()
+    out.close()
+    teller = NewsTeller(IncidentNews(out), lambda: [incident()])
+    teller.start()
+    eventually(lambda: not teller.is_alive())
+
+
+def test_a_teller_that_was_never_started_can_be_stopped() -> None:
+    NewsTeller(IncidentNews(io.StringIO()), list).stop()
 
 
 def test_what_an_ended_run_left_is_explained_whole_and_is_for_this_user_alone(tmp_path: Path) -> None:

@@ -97,6 +97,29 @@ def test_the_first_error_of_a_member_ends_the_run_and_is_an_incident(new_run: Ne
         eventually(lambda: [i.cause for i in run.incidents()] == ["dead"])
 
 
+def test_a_driver_that_does_not_wait_is_told_of_an_incident_once_and_nobody_tells_after_the_end(
+    new_run: NewRun, eventually: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    def lines() -> list[str]:
+        told.extend(capsys.readouterr().err.splitlines())
+        return [line for line in told if line.startswith("unknot: ")]
+
+    with new_run() as run:
+        run.spawn(Failing, name="f")
+        eventually(lines, 60.0)
+        assert [t.name for t in threading.enumerate() if t.name == "unknot-news"]
+        with pytest.raises(unknot.RunFailed):
+            run.wait(timeout=LIMIT)
+        (incident,) = run.incidents(open_only=False)
+    assert [line for line in lines() if "supervisor explain" in line] == [
+        f"unknot: {' '.join(incident.headline.split())} (supervisor explain {incident.id})"
+    ]
+    assert len(lines()) == len(set(lines()))
+    assert not [t.name for t in threading.enumerate() if t.name == "unknot-news"]
+
+
 def test_a_killed_member_never_looks_like_success(new_run: NewRun) -> None:
     with new_run() as run:
         run.mailbox("numbers")
@@ -122,7 +145,9 @@ def test_what_is_no_member_class_is_refused_with_the_line_to_add(new_run: NewRun
 
     @unknot.trainer
     class Rank:
-        pass
+        def setup(self, group: unknot.Group) -> None: ...
+
+        def run(self) -> None: ...
 
     with new_run() as run:
         with pytest.raises(unknot.ConfigError, match="no role"):
@@ -145,7 +170,8 @@ def test_with_observation_off_a_worker_has_no_thread_hook_or_wrapper_of_ours_and
         names, lock_module, wrapped = ray.get(run.spawn(Threads, name="e").actor.names.remote())
         assert not [name for name in names if name.startswith("unknot-")]
         assert (lock_module, wrapped) == ("_thread", False)
-        assert not [t.name for t in threading.enumerate() if t.name in ("unknot-publisher", "unknot-listener")]
+        ours = ("unknot-publisher", "unknot-listener", "unknot-news")
+        assert not [t.name for t in threading.enumerate() if t.name in ours]
         assert not hasattr(ray.get, "__self__")
         assert run.incidents() == []
 

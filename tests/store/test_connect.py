@@ -141,6 +141,69 @@ def test_a_url_that_is_none_is_refused_with_an_example(url: str, said: str) -> N
     assert "give it as redis://:PASSWORD@HOST:PORT/0" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ("host/0?bogus=1", "has an option 'bogus' that Unknot does not take there; it may have db, username"),
+        ("host/0?client_nam=x", "has an option 'client_nam' that Unknot does not take there; did you mean 'client_name'?"),
+        ("host/0?decode_responses=true", "has an option 'decode_responses' that Unknot does not take there"),
+        ("host/0?socket_timeout=1", "has an option 'socket_timeout' that Unknot does not take there"),
+        ("host/0?db=x", "has db= with a value that it cannot have; give the number of a database"),
+        ("host/0?db=-1", "has db= with a value that it cannot have"),
+        ("host/0?db=", "has db= with a value that it cannot have"),
+        ("host/0?health_check_interval=often", "has health_check_interval= with a value"),
+        ("host/0?ssl_ca_certs=ca.pem", "has ssl_ca_certs=, which is for TLS; begin it with rediss://"),
+        ("host/abc", "is no number of a database; end it with /0"),
+        ("host/-1", "is no number of a database"),
+        ("host/0/1", "is no number of a database"),
+        ("host:0", "with a port from 1 to 65535"),
+        ("host:99999/0", "with a port from 1 to 65535"),
+        ("[::1", "the URL of Redis cannot be read"),
+        ("host/0#part", "has an unescaped sign in its password, or a part after '#'"),
+    ],
+)
+def test_a_url_with_a_part_that_redis_cannot_use_is_refused_before_anything_is_reached(tail: str, said: str) -> None:
+    error = refusal(f"redis://:{PASSWORD}@{tail}")
+    assert isinstance(error, ConfigError)
+    assert said in str(error)
+
+
+@pytest.mark.parametrize("sign", ["#", "/", "?"])
+@pytest.mark.parametrize("before", ["", "1", "word", "user:"])
+def test_a_password_with_an_unescaped_sign_is_never_shown_and_the_escapes_are_told(before: str, sign: str) -> None:
+    error = refusal(f"redis://{'' if ':' in before else ':'}{before}{sign}{PASSWORD}@host:6379/0")
+    assert isinstance(error, ConfigError)
+    assert "%23" in str(error)
+    assert "word" not in str(error).replace("PASSWORD", "").replace("password", "")
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ("?ssl_cert_reqs=sometimes", "give none, optional or required"),
+        ("?ssl_check_hostname=maybe", "give true or false"),
+        ("?ssl_min_version=1.2", "771 for 1.2 or 772 for 1.3"),
+    ],
+)
+def test_options_of_tls_are_checked_too(tail: str, said: str) -> None:
+    assert said in str(refusal(f"rediss://:{PASSWORD}@127.0.0.1:1/0{tail}"))
+
+
+def test_a_socket_without_a_path_is_refused() -> None:
+    assert "names no socket" in str(refusal("unix://"))
+    assert "no option" not in str(refusal("unix:///nowhere/redis.sock?db=1"))
+
+
+def test_what_a_url_may_set_is_taken(redis_url: str) -> None:
+    with RedisStore.connect(f"{redis_url}?db=1&client_name=trainer&health_check_interval=3", "ppo-17", limits=SHORT) as store:
+        assert store.command("CLIENT", "GETNAME") == b"trainer"
+
+
+def test_a_database_that_the_server_does_not_have_is_told(redis_url: str) -> None:
+    error = refusal(f"{redis_url.removesuffix('/0')}/12345")
+    assert "name a database that it has" in str(error)
+
+
 def test_an_address_is_shown_without_user_and_password() -> None:
     assert shown_address(f"redis://user:{PASSWORD}@host:7000/2") == "host:7000/2"
     assert shown_address("rediss://host") == "host:6379"

@@ -13,7 +13,7 @@ import pytest
 import redis
 
 from unknot.recovery.answers import ask
-from unknot.recovery.errors import StoreUnavailable
+from unknot.recovery.errors import RunClosed, StoreUnavailable
 from unknot.recovery.lock import DistributedLock
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.recorder_null import NullRecorder
@@ -248,3 +248,20 @@ def test_a_child_after_a_fork_asks_on_lines_of_its_own_while_the_parent_blocks(s
     assert store.blocking_pop(key, timeout_s=10) == b"from the child"
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert store.command("CLIENT", "ID") == mine
+
+
+def test_an_ended_store_refuses_at_once_and_frees_a_thread_that_stands_in_it(
+    redis_url: str, store: RedisStore, eventually: Callable[..., None]
+) -> None:
+    ended = RedisStore.connect(redis_url, store.run)
+    ended.command("PING")
+    with ThreadPoolExecutor(1) as pool:
+        standing = pool.submit(ended.blocking_pop, ended.key("wake", "ended"), timeout_s=600)
+        eventually(lambda: b"cmd=blpop" in store.command("CLIENT", "LIST"))
+        ended.end()
+        with pytest.raises(RunClosed, match=f"run {store.run} is closed: use what belongs to it before close"):
+            standing.result(20)
+    with pytest.raises(RunClosed):
+        ended.command("PING")
+    ended.end()
+    assert store.command("PING"), "another store of the run is another's"
