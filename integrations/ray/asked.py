@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from typing import Any, NamedTuple
 
 from unknot.integrations.ray.decorators import Spec, spec_of
@@ -180,17 +179,6 @@ def check_size(size: Any) -> int:
     if isinstance(size, int) and not isinstance(size, bool) and size >= 1:
         return size
     raise ConfigError(what=f"a group of size={size!r} ranks", todo="give size=1 or more, a whole number")
-
-
-def check_timeout(timeout: Any, call: str) -> None:
-    """ConfigError unless `timeout` is None or a timedelta that is not below zero."""
-    if timeout is not None and not isinstance(timeout, timedelta):
-        number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-        raise ConfigError(
-            what=f"{call}(timeout={timeout!r}) is no time", todo=f"give timeout=datetime.timedelta(seconds={timeout if number else 30})"
-        )
-    if timeout is not None and timeout < timedelta(0):
-        raise ConfigError(what=f"{call}(timeout={timeout.total_seconds():g} s) is below zero", todo="give timedelta(0) or more, or None")
 
 
 def refused_by_ray(call: str, error: Exception) -> ConfigError:

@@ -23,6 +23,7 @@ from unknot.integrations.ray.decorators import MAIN
 from unknot.integrations.ray.start import whole_message
 from unknot.recovery import calls
 from unknot.recovery.errors import CallFailed, ConfigError, WaitTimeout
+from unknot.recovery.values import limit_s
 from unknot.supervisor.process import Process
 
 # Entered by Unknot itself, in an order of its own.
@@ -52,6 +53,7 @@ class MemberHandle:
             WaitTimeout: (a TimeoutError) it did not end in time.
             DeadlockInterrupted: the wait was ended to free a deadlock.
         """
+        limit_s(timeout, name=f"call of {self.member}: timeout")
         if self._calling is None:
             raise ConfigError(
                 what=f"{self.member} cannot be called alone: it is a rank",
@@ -92,6 +94,7 @@ class GroupHandle:
             WaitTimeout: (a TimeoutError) not all ranks answered in time.
             DeadlockInterrupted: the wait was ended to free a deadlock; the call may still come to count.
         """
+        limit_s(timeout, name=f"call of group {self.name}: timeout")
         if self._calling is None:
             raise ConfigError(
                 what=f"the trainers of group {self.name} have a run() of their own, which is entered by Unknot",

@@ -35,6 +35,7 @@ from unknot.recovery.mailbox import Ack, Mailbox, MailboxStatistics, Order
 from unknot.recovery.manifest import ManifestId
 from unknot.recovery.outcome import Recovery, final_digests, recoveries_of
 from unknot.recovery.registration import MemberInfo, expect
+from unknot.recovery.values import limit_s
 from unknot.recovery.weight_rights import declare_publishers
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
@@ -239,7 +240,7 @@ class Run:
             RunClosed: after `close`.
         """
         self._check_open("run.wait")
-        asked.check_timeout(timeout, "run.wait")
+        limit_s(timeout, name="run.wait: timeout")
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or [h for h in self._members.values() if h.member not in self._called]
         for started_all in (False, True):
@@ -325,6 +326,7 @@ class Run:
             WaitTimeout: (a TimeoutError) it was not committed in time.
         """
         self._check_open("run.checkpoint")
+        limit_s(timeout, name="run.checkpoint: timeout")
         process = self._process
         around = Around(process.store, process.recorder, self._failure, self._keeper.wait_news)
         return checkpoint(around, chosen(self._saving, group), timeout)

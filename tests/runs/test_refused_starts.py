@@ -141,7 +141,7 @@ def test_a_closed_run_refuses_every_call_at_once_and_closing_twice_is_closing_on
 
 @pytest.mark.parametrize("timeout", [5, "5", timedelta(seconds=-1)])
 def test_a_time_to_wait_that_is_none_is_refused(new_run: NewRun, timeout: Any) -> None:
-    with new_run() as run, pytest.raises(unknot.ConfigError, match=r"run\.wait\(timeout="):
+    with new_run() as run, pytest.raises(unknot.ConfigError, match=r"run\.wait: timeout="):
         run.wait(timeout=timeout)
 
 
