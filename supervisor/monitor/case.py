@@ -19,7 +19,7 @@ class Stage(enum.Enum):
     EVIDENCE = "collecting stacks"
     ACTING = "a remedy is under way"
     HOLDING = "left alone to see whether it helped"
-    WAITING = "nothing more to do but to wait for people"
+    WAITING = "nothing to do for now but to wait for people"
     CLOSED = "resolved"
 
 
@@ -27,7 +27,7 @@ LEGAL: Mapping[Stage, frozenset[Stage]] = {
     Stage.EVIDENCE: frozenset({Stage.ACTING, Stage.HOLDING, Stage.WAITING, Stage.CLOSED}),
     Stage.ACTING: frozenset({Stage.HOLDING, Stage.CLOSED}),
     Stage.HOLDING: frozenset({Stage.ACTING, Stage.WAITING, Stage.CLOSED}),
-    Stage.WAITING: frozenset({Stage.CLOSED}),
+    Stage.WAITING: frozenset({Stage.ACTING, Stage.WAITING, Stage.CLOSED}),
     Stage.CLOSED: frozenset(),
 }
 

@@ -40,7 +40,7 @@ from unknot.supervisor.monitor.instructions import (
     RestartMember,
 )
 from unknot.supervisor.monitor.ladder import Remedy, next_remedy
-from unknot.supervisor.monitor.rests import Rests
+from unknot.supervisor.monitor.rests import Place, Rests
 from unknot.supervisor.monitor.roster import Roster
 from unknot.supervisor.monitor.truth import Answers, Questions, StoreTruth
 from unknot.supervisor.monitor.usual import UsualWaits
@@ -280,31 +280,38 @@ class MonitorCore:
             case.pending.clear()
             case.go(Stage.HOLDING, until=left_alone_until)
             return [Put(case.incident)]
-        if case.stage in (Stage.EVIDENCE, Stage.HOLDING):
-            return self._next_rung(case, now)
-        case.until = float("inf")
-        return []
+        return self._next_rung(case, now)
 
     def _next_rung(self, case: Case, now: float) -> list[Instruction]:
         case.pending.clear()
         finding = case.finding
         if finding is None and telling.is_found(case.incident):
             return self._not_found_now(case, now)
-        remedy = None
-        if finding is not None:
-            spare = self._rests.targets(finding.core)
-            tried = (*case.tried, *self._rests.in_vain(now))
-            remedy = next_remedy(self.graph, finding, tried=tried, highest=self._config.on_deadlock, spare=spare)
-        if remedy is None or finding is None:
-            vain = [pid for pid in self._rests.in_vain(now) if finding is not None and pid in finding.interruptible]
-            case.incident = telling.with_vain(case.incident, vain)
-            case.go(Stage.WAITING, until=float("inf"))
-            return [Put(case.incident)]
+        if finding is None:
+            return self._leave(case, {})
+        places = {pid: self._place(finding, pid) for pid in finding.interruptible}
+        vain = self._rests.in_vain(places, now)
+        tried, spare = (*case.tried, *vain), self._rests.targets(finding.core)
+        remedy = next_remedy(self.graph, finding, tried=tried, highest=self._config.on_deadlock, spare=spare)
+        if remedy is None:
+            return self._leave(case, vain)
         case.started(remedy, at=now)
-        self._rests.strike(remedy.target, now=now, rest_s=self._config.confirm_hold_s)
+        if remedy.rung == "interrupt":
+            place = places[remedy.target]
+            self._rests.strike(remedy.target, place, now=now, rest_s=self._config.confirm_hold_s)
         self._rests.begin(finding.core, target=remedy.target, until=now + self._config.confirm_hold_s)
         case.go(Stage.ACTING, until=now + _ACTION_LIMIT_S)
         return [Put(case.incident), self._carry_out(case, remedy, finding)]
+
+    def _place(self, finding: Finding, participant: str) -> Place:
+        resources = {edge.resource for edge in finding.edges if edge.participant == participant}
+        return Place(tuple(sorted(resources)), self.graph.participants[participant].last_progress)
+
+    def _leave(self, case: Case, vain: dict[str, float]) -> list[Instruction]:
+        """To people, for good or until whoever was interrupted in vain is tried once more."""
+        case.incident = telling.with_vain(case.incident, list(vain))
+        case.go(Stage.WAITING, until=min(vain.values(), default=float("inf")))
+        return [Put(case.incident)]
 
     def _not_found_now(self, case: Case, now: float) -> list[Instruction]:
         if self._is_over(case, now):

@@ -70,15 +70,20 @@ def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incid
     return msgspec.structs.replace(incident, stacks=stacks, lines=lines)
 
 
+_IN_VAIN = "was interrupted several times and came back to this at once"
+
+
 def with_vain(incident: Incident, participants: list[str]) -> Incident:
-    """The incident with a line for each of those whom interrupting did not help."""
+    """The incident with a line for each of those whom interrupting did not help; told once."""
+    told = {line.participant for line in incident.lines if _IN_VAIN in line.text}
     lines = tuple(
         Line(
             participant=pid, resource="", culprit=True,
-            text=f"{pid} was interrupted several times and came back to this at once; it is left alone now: let its code "
-            "give up what it holds when DeadlockInterrupted is raised.",
+            text=f"{pid} {_IN_VAIN}; it is left alone for a while: let its code give up what it holds when DeadlockInterrupted "
+            "is raised.",
         )
         for pid in participants
+        if pid not in told
     )  # fmt: skip
     return msgspec.structs.replace(incident, lines=incident.lines + lines)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -301,34 +303,58 @@ def test_freed_threads_that_cross_again_at_once_are_left_alone_and_then_the_othe
     assert desk.last(InterruptWait).participant == A, "not the same one twice running"
 
 
-def test_one_that_swallows_its_interruptions_is_left_to_people_after_three_and_gets_another_chance_after_a_calm(
-    desk: Desk,
-) -> None:
-    def cross_again() -> None:
-        desk.party(A).hold("lock:left").wait(atom("lock:right"), interruptible=False)
-        desk.party(B).hold("lock:right").wait(atom("lock:left"))
-        desk.party(A).tell()
-        desk.party(B).tell()
-        desk.confirm()
-        evidence(desk)
-        desk.later(3.0)
+def crossed_again(desk: Desk, left: str = "lock:left", right: str = "lock:right") -> None:
+    """A cannot be interrupted, B can."""
+    desk.party(A).hold(left).wait(atom(right), interruptible=False)
+    desk.party(B).hold(right).wait(atom(left))
+    desk.party(A).tell()
+    desk.party(B).tell()
+    desk.confirm()
+    evidence(desk)
+    desk.later(3.0)
 
-    def part() -> None:
-        for party, lock in ((A, "lock:left"), (B, "lock:right")):
-            desk.party(party).wake().release(lock).tell()
 
+def parted(desk: Desk, left: str = "lock:left", right: str = "lock:right") -> None:
+    assert interrupted(desk).participant == B
+    for party, lock in ((A, left), (B, right)):
+        desk.party(party).wake().release(lock).tell()
+
+
+def test_one_that_swallows_its_interruptions_is_left_alone_after_three_and_ever_longer_after_each_more(desk: Desk) -> None:
     for _ in range(3):
-        cross_again()
-        assert interrupted(desk).participant == B
-        part()
-    cross_again()
-    assert len(desk.given(InterruptWait)) == 3
+        crossed_again(desk)
+        parted(desk)
+    crossed_again(desk)
     assert (desk.incident().state, desk.incident().actions) == ("confirmed", ())
-    assert desk.incident().lines[-1].text.startswith(f"{B} was interrupted several times")
-    part()
-    desk.later(20.0)
-    cross_again()
-    assert len(desk.given(InterruptWait)) == 4
+    pauses = []
+    for _ in range(4):
+        given, struck_at = len(desk.given(InterruptWait)), desk.now
+        while len(desk.given(InterruptWait)) == given:
+            assert desk.now < struck_at + 200.0, "it stands there still, and is tried once more"
+            desk.later(0.5)
+        pauses.append(desk.now - struck_at)
+        (told,) = [line.text for line in desk.incident().lines if "several times" in line.text]
+        assert told.startswith(f"{B} was interrupted several times")
+        parted(desk)
+        crossed_again(desk)
+    assert all(later > 1.5 * before for before, later in itertools.pairwise(pauses)), pauses
+    assert pauses[-1] > 60.0
+
+
+def test_a_knot_at_another_place_is_freed_however_many_there_were(desk: Desk) -> None:
+    for number in range(6):
+        crossed_again(desk, f"lock:left-{number}", f"lock:right-{number}")
+        assert len(desk.given(InterruptWait)) == number + 1
+        parted(desk, f"lock:left-{number}", f"lock:right-{number}")
+
+
+def test_one_that_made_progress_in_between_is_interrupted_again(desk: Desk) -> None:
+    for number in range(6):
+        crossed_again(desk)
+        assert len(desk.given(InterruptWait)) == number + 1
+        parted(desk)
+        desk.party(B).extra = [ev.Progress(p=B, what="step", n=number + 1, t=desk.now)]
+        desk.party(B).tell()
 
 
 def test_a_ring_that_a_deadline_will_cut_is_told_and_left_to_it(desk: Desk) -> None:
