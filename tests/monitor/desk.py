@@ -12,7 +12,7 @@ from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.config import Config
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.monitor.core import MonitorCore
-from unknot.supervisor.monitor.instructions import AskRound, Instruction, Put
+from unknot.supervisor.monitor.instructions import AskRound, CollectStacks, Instruction, InterruptWait, Put
 from unknot.supervisor.monitor.truth import Answers
 
 A, B = "agent/a#1", "agent/b#1"
@@ -182,3 +182,14 @@ def crossed(desk: Desk, *, first: str = A, second: str = B) -> None:
     desk.party(second).hold("lock:right").wait(atom("lock:left"))
     desk.party(first).tell()
     desk.party(second).tell()
+
+
+def evidence(desk: Desk) -> None:
+    """All stacks that were asked for last have come."""
+    desk.acknowledge(desk.last(CollectStacks).keys.values(), "MainThread: user.py:1 f < user.py:9 main")
+
+
+def interrupted(desk: Desk, outcome: str = "interrupted") -> InterruptWait:
+    order = desk.last(InterruptWait)
+    desk.acknowledge([order.key], outcome)
+    return order

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 import msgspec
 import pytest
 
-from tests.monitor.desk import A, B, Desk, atom, crossed, member
+from tests.monitor.desk import A, B, Desk, atom, crossed, evidence, interrupted, member
 from unknot.graph import events as ev
 from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.supervisor.incidents import Action, Incident
@@ -20,17 +18,6 @@ QUEUE = "trainer/0#1/queue:policy"
 @pytest.fixture
 def desk() -> Desk:
     return Desk()
-
-
-def evidence(desk: Desk) -> None:
-    """All stacks that were asked for last have come."""
-    desk.acknowledge(desk.last(CollectStacks).keys.values(), "MainThread: user.py:1 f < user.py:9 main")
-
-
-def interrupted(desk: Desk, outcome: str = "interrupted") -> InterruptWait:
-    order = desk.last(InterruptWait)
-    desk.acknowledge([order.key], outcome)
-    return order
 
 
 def ring_in_a_group(desk: Desk) -> None:
@@ -301,60 +288,6 @@ def test_freed_threads_that_cross_again_at_once_are_left_alone_and_then_the_othe
     assert len(desk.given(InterruptWait)) == 1, "left alone for two seconds from the remedy on"
     desk.later(0.4)
     assert desk.last(InterruptWait).participant == A, "not the same one twice running"
-
-
-def crossed_again(desk: Desk, left: str = "lock:left", right: str = "lock:right") -> None:
-    """A cannot be interrupted, B can."""
-    desk.party(A).hold(left).wait(atom(right), interruptible=False)
-    desk.party(B).hold(right).wait(atom(left))
-    desk.party(A).tell()
-    desk.party(B).tell()
-    desk.confirm()
-    evidence(desk)
-    desk.later(3.0)
-
-
-def parted(desk: Desk, left: str = "lock:left", right: str = "lock:right") -> None:
-    assert interrupted(desk).participant == B
-    for party, lock in ((A, left), (B, right)):
-        desk.party(party).wake().release(lock).tell()
-
-
-def test_one_that_swallows_its_interruptions_is_left_alone_after_three_and_ever_longer_after_each_more(desk: Desk) -> None:
-    for _ in range(3):
-        crossed_again(desk)
-        parted(desk)
-    crossed_again(desk)
-    assert (desk.incident().state, desk.incident().actions) == ("confirmed", ())
-    pauses = []
-    for _ in range(4):
-        given, struck_at = len(desk.given(InterruptWait)), desk.now
-        while len(desk.given(InterruptWait)) == given:
-            assert desk.now < struck_at + 200.0, "it stands there still, and is tried once more"
-            desk.later(0.5)
-        pauses.append(desk.now - struck_at)
-        (told,) = [line.text for line in desk.incident().lines if "several times" in line.text]
-        assert told.startswith(f"{B} was interrupted several times")
-        parted(desk)
-        crossed_again(desk)
-    assert all(later > 1.5 * before for before, later in itertools.pairwise(pauses)), pauses
-    assert pauses[-1] > 60.0
-
-
-def test_a_knot_at_another_place_is_freed_however_many_there_were(desk: Desk) -> None:
-    for number in range(6):
-        crossed_again(desk, f"lock:left-{number}", f"lock:right-{number}")
-        assert len(desk.given(InterruptWait)) == number + 1
-        parted(desk, f"lock:left-{number}", f"lock:right-{number}")
-
-
-def test_one_that_made_progress_in_between_is_interrupted_again(desk: Desk) -> None:
-    for number in range(6):
-        crossed_again(desk)
-        assert len(desk.given(InterruptWait)) == number + 1
-        parted(desk)
-        desk.party(B).extra = [ev.Progress(p=B, what="step", n=number + 1, t=desk.now)]
-        desk.party(B).tell()
 
 
 def test_a_ring_that_a_deadline_will_cut_is_told_and_left_to_it(desk: Desk) -> None:

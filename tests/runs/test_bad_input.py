@@ -33,7 +33,7 @@ def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert not [p.cmdline() for p in left if p.is_running()]
     assert not [t.name for t in threading.enumerate() if t.name.startswith("unknot-") and t.name != "unknot-redis"]
     assert ray.is_initialized() == had_ray
-    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert not list(tmp_path.iterdir())
 
 
 def refused(kind: type[Exception], *named: str, run: object = "r1", **options: object) -> None:
@@ -110,8 +110,10 @@ def test_a_second_driver_of_a_live_run_is_refused_and_told_who_has_it(redis_url:
 
 
 def test_nobody_renews_the_claim_any_more_when_the_driver_leaves_and_closes_its_store(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    monkeypatch.setenv("SUPERVISOR_RUN_DIR", str(tmp_path_factory.mktemp("runs")))
+
     def renewing() -> list[str]:
         return [t.name for t in threading.enumerate() if t.name == "unknot-claim"]
 
