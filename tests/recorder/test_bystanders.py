@@ -59,7 +59,7 @@ def test_a_plain_thread_is_told_as_running_and_its_member_can_still_send(
 
 
 def test_without_such_a_thread_the_wait_for_oneself_is_seen(table: WaitTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Other tests leave threads of all sorts in this process.
+    # Whatever else lives in the process of the tests.
     monkeypatch.setattr(threading, "enumerate", lambda: [threading.main_thread()])
     with table.wait(table.next_ticket(), [NEED], [BOX]):
         snapshot = table.snapshot(publish_after_s=0.0)
