@@ -251,10 +251,11 @@ def _check_url(key: str, value: str, *, name: str) -> None:
     try:
         parts = urlsplit(value)
         has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError as error:
+    except ValueError:
+        # The parser's own message can quote a part of the password, so it is dropped, not chained.
         raise ConfigError(
-            what=f"{name} is not an address: {error}", todo="write scheme://host:port…"
-        ) from error
+            what=f"{name} is not an address", todo="write scheme://host:port…, and '#', '/', '?' of a password as %23, %2F, %3F"
+        ) from None
     scheme = parts.scheme
     if scheme not in _SCHEMES[key]:
         forms = " or ".join(f"{one}://…" for one in _SCHEMES[key])

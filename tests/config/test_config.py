@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import traceback
 from pathlib import Path
 
 import msgspec
@@ -315,6 +316,14 @@ class TestSecrets:
             {"webhook_url": "https://host/T0/B0"}, {"SUPERVISOR_WEBHOOK_SECRET": SECRET}
         ).config
         assert config.for_workers() == Config()
+
+    @pytest.mark.parametrize("sign", ["#", "/", "?"])
+    @pytest.mark.parametrize(("key", "scheme"), [("redis", "redis"), ("webhook_url", "https")])
+    def test_an_address_with_an_unescaped_password_is_refused_without_it(self, key: str, scheme: str, sign: str) -> None:
+        address = f"{scheme}://bob:geheim{sign}x@h:6379"
+        with pytest.raises(ConfigError, match=rf"{key} is not an address; .* of a password as %23") as caught:
+            load_config({key: address})
+        assert "geheim" not in "".join(traceback.format_exception(caught.value))
 
     def test_shown_settings_hold_no_password_and_no_path_of_a_webhook(self) -> None:
         found = load_config(
