@@ -36,10 +36,18 @@ def _ring(graph: LiveGraph, finding: Finding) -> str:
     if kinds == {"held"}:
         return f"{now}Do not ask for {shown(held[0])} while holding it: {_instead(graph, held[0])}."
     if held:
-        holders = {edge.helper for edge in edges if _type(graph, edge) == "held"}
-        waits = [edge for edge in edges if edge.participant in holders]
-        return f"{now}Release {listed(map(shown, held))} before waiting{_places(waits)}."
+        return f"{now}{_released_first(graph, edges)}"
     return f"{now}One of them must go on without the other: break the circle{_places(edges)}, or give one wait a deadline."
+
+
+def _released_first(graph: LiveGraph, edges: list[Edge]) -> str:
+    """Each lock of the ring with the waits of its own holders: to change one of them is enough."""
+    told: dict[str, None] = {}
+    taken = [edge for edge in edges if edge.via == "hold"] or [edge for edge in edges if edge.via == "queue"]
+    for lock, holder in sorted({(edge.resource, edge.helper) for edge in taken}):
+        waits = [edge for edge in edges if edge.participant == holder]
+        told[f"{shown(lock)} before {bare(holder)} waits{_places(waits)}"] = None
+    return f"Release {listed(told, 'or')}."
 
 
 def _instead(graph: LiveGraph, resource: str) -> str:
@@ -56,6 +64,8 @@ def _free(graph: LiveGraph, finding: Finding) -> str:
         return f"To free it now, break {shown(finding.groups[0])} and form it again. "
     holders = sorted({e.helper for e in _core_edges(finding) if e.via == "hold" and e.helper in finding.core})
     named = min(holders or finding.core, key=lambda pid: (_weight(graph, pid), pid))
+    if not holders:
+        return f"Restarting {bare(named)} frees the others only if it does not come to the same wait again. "
     return f"To free it now, restart {bare(named)}. "
 
 
@@ -85,8 +95,15 @@ def _mismatch(graph: LiveGraph, finding: Finding) -> str:
 
 def mismatch_advice(graph: LiveGraph, group: str, seq: int) -> str:
     """What to do about operation `seq` of `group`, on which its ranks disagree."""
-    sites = sorted(set(graph.resources[group].sites.get(seq, {}).values()))
+    state = graph.resources[group]
+    sites = sorted(set(state.sites.get(seq, {}).values()))
     where = f": compare {listed(sites)}" if len(sites) > 1 else ""
+    threads = {parse(pid).thread for pid in state.signatures.get(seq, {}) if not parse(pid).is_queue}
+    if len(threads) > 1:
+        return (
+            f"More than one thread of a rank issues on {shown(group)}, and nothing keeps their order: let one thread issue all, "
+            f"or give each thread a group of its own{where}."
+        )
     return f"Make every rank issue the same operation as #{seq} of {shown(group)}{where}."
 
 
@@ -94,7 +111,8 @@ def _absent(graph: LiveGraph, finding: Finding) -> str:
     edge = _core_edges(finding)[0]
     gone = listed(map(bare, finding.culprits)) if finding.culprits else ""
     if _type(graph, edge) == "collective":
-        return f"{gone or 'A rank'} left while the others go on: agree on the number of steps, or stay until all are done."
+        left = f"{gone or 'A rank'} left while the others go on"
+        return f"To free the others now, break {shown(edge.resource)}. {left}: agree on the number of steps, or stay until all are done."
     if _type(graph, edge) == "held":
         capacity = graph.resources[edge.resource].capacity()
         return f"Ask for no more than the {capacity} units of {shown(edge.resource)}{_place(edge)}."
@@ -109,7 +127,8 @@ def _orphan(graph: LiveGraph, finding: Finding) -> str:
     edge = next((e for e in _core_edges(finding) if e.gone), _core_edges(finding)[0])
     gone = listed(map(bare, finding.culprits))
     if _type(graph, edge) == "collective":
-        return f"Look for the first error of {gone}; form {shown(edge.resource)} again without it, or with its successor."
+        now = f"To free the others now, break {shown(edge.resource)} and form it again without {gone}, or with its successor."
+        return f"{now} Look for the first error of {gone}."
     them = "them" if len(finding.culprits) > 1 else "it"
     return f"Look for the first error of {gone}; restart {them}, and let the wait{_place(edge)} fail when the other side is gone."
 
@@ -120,7 +139,8 @@ def _orphaned_lock(graph: LiveGraph, finding: Finding) -> str:
     if gone.thread and any(graph.participants[p].how is None for p in graph.by_source.get(gone.source, ())):
         told = f"The thread that held {shown(edge.resource)} is gone, its process lives"
         return f"{told}: release locks in a `finally`, and do not fork while one is held."
-    return f"Fence {gone.member} (its next incarnation does), so that {shown(edge.resource)} is passed on."
+    told = f"Restart {gone.member}: its next incarnation fences the dead one, and {shown(edge.resource)} is passed on."
+    return f"{told} Look for its first error; what it changed under the lock may be half done."
 
 
 # --- pieces ---

@@ -38,11 +38,11 @@ class Sentence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def headline(finding: Finding, run: str, now: float) -> str:
-    """One line: `DEADLOCK in run ppo-17: trainer/0 → lock:weights → agent/b → … → trainer/0 (held 42 s)`."""
-    held = f"held {age(now - finding.closing_wait_at)}"
+    """One line: `DEADLOCK in run ppo-17: trainer/0 → lock:weights → agent/b → … → trainer/0 (standing for 42 s)`."""
+    standing = f"standing for {age(now - finding.closing_wait_at)}"
     if finding.deadline is not None:
-        held += f", ends by itself in {age(finding.deadline - now)}"
-    return f"{finding.cause.upper()} in run {run}: {_path(finding)} ({held})"
+        standing += f", ends by itself in {age(finding.deadline - now)}"
+    return f"{finding.cause.upper()} in run {run}: {_path(finding)} ({standing})"
 
 
 def _path(finding: Finding) -> str:
@@ -96,7 +96,10 @@ def _shortest_ring(links: dict[str, list[Edge]], start: str) -> list[Edge]:
 
 def sentences(graph: LiveGraph, finding: Finding, now: float) -> list[Sentence]:
     """The finding line by line: what ended, the core in the order of its ring, then who is dragged along."""
-    words = Words(graph, now)
+    return _sentences(graph, finding, Words(graph, now))
+
+
+def _sentences(graph: LiveGraph, finding: Finding, words: Words) -> list[Sentence]:
     gone = {edge.helper for edge in finding.edges if edge.gone}
     lines = [_gone(finding, words, pid) for pid in finding.culprits if pid in gone]
     told = _told(words, graph, finding)
@@ -168,11 +171,11 @@ def mismatch_text(graph: LiveGraph, mismatch: Mismatch, finding: Finding | None,
     words, state = Words(graph, now), graph.resources[mismatch.resource]
     head = (
         f"#{mismatch.seq} is the first operation of {shown(mismatch.resource)} on which the ranks disagree: "
-        f"{words.disagreement(state, mismatch.seq)}."
+        f"{words.disagreement_once(state, mismatch.seq)}."
     )
     if finding is None:
         return f"1. {head}\n2. Nobody waits for it: what follows may be wrong in silence."
-    rest = [msgspec.structs.replace(one, number=one.number + 1) for one in sentences(graph, finding, now)]
+    rest = [msgspec.structs.replace(one, number=one.number + 1) for one in _sentences(graph, finding, words)]
     return f"1. {head}\n{text(rest)}"
 
 

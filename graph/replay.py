@@ -261,7 +261,8 @@ class Replay:
     def _advised(self, found: Mismatch, finding: Finding | None) -> str:
         if finding is not None:
             return advice(self.graph, finding)
-        return mismatch_advice(self.graph, found.resource, found.seq)
+        stop = f"Stop, and go back to a checkpoint before #{found.seq}."
+        return f"{stop} {mismatch_advice(self.graph, found.resource, found.seq)}"
 
     # --- the end ---
 

@@ -121,7 +121,7 @@ class Words:
             return f"for {atom.p} to answer", self._fate(atom.p)
         state = self._graph.resources[atom.r or ""]
         if state.type == "collective":
-            return self._collective(state, atom)
+            return self._collective(one, state, atom)
         return self._of(one, state, atom)
 
     def _fate(self, pid: str) -> str:
@@ -140,6 +140,8 @@ class Words:
         groups = self._compiler.condition(one, atom).groups
         named = shown(state.id)
         thing = {"recv": f"a message in {named}", "send": f"room in {named}"}.get(atom.op or "", named)
+        if state.type == "rwlock":
+            thing = f"{named} to {'write' if state.exclusive(atom.mode) else 'read'}"
         if atom.units > 1:
             thing = f"{atom.units} units of {named}"
         return f"for {thing}", self._source_of(state, atom, groups)
@@ -171,13 +173,12 @@ class Words:
             return pid
         return f"{pid} (which took it {age(self._now - at)} ago at {site})"
 
-    def _collective(self, state: ResourceState, atom: Atom) -> Phrase:
+    def _collective(self, one: Participant, state: ResourceState, atom: Atom) -> Phrase:
         seq, members = atom.seq or 0, state.declared_members
-        head = f"in {self.operation(state, seq)} #{seq} of {shown(state.id)}"
+        head = f"in {self.operation(state, seq, of=one.id)} #{seq} of {shown(state.id)}"
         if state.mismatched(seq):
-            first = (state.id, seq) not in self._disagreements
-            self._disagreements.add((state.id, seq))
-            return head, ", where the ranks disagree" + (f": {self.disagreement(state, seq)}" if first else "")
+            told = self.disagreement_once(state, seq)
+            return head, ", where the ranks disagree" + (f": {told}" if told else "")
         issuing = {member: self._compiler.issuing(state, member) for member in members}
         missing = [m for m in members if not any(state.arrivals[pid] >= seq for pid in issuing[m])]
         told = f": {len(members) - len(missing)} of {len(members)} ranks arrived"
@@ -203,16 +204,23 @@ class Words:
         site = f" at {wait.site}" if wait.site else ""
         return f"waiting for {what} since {age(self._now - wait.t)}{site}"
 
-    def operation(self, state: ResourceState, seq: int) -> str:
-        """The name of operation `seq`, as far as anybody has said it."""
+    def operation(self, state: ResourceState, seq: int, *, of: str) -> str:
+        """The name of operation `seq`: what `of` issued, or else anybody, as far as it was said."""
         if "op" not in state.fields():
             return "operation"
         place = state.fields().index("op")
-        told = (signature[place] for signature in state.signatures.get(seq, {}).values())
+        issued = state.signatures.get(seq, {})
+        told = (issued[pid][place] for pid in ([of] if of in issued else []) + list(issued))
         return next((str(name) for name in told if name), "operation")
 
-    def disagreement(self, state: ResourceState, seq: int) -> str:
-        """Who issued what as operation `seq`, the rarest first."""
+    def disagreement_once(self, state: ResourceState, seq: int) -> str:
+        """Who issued what as operation `seq`, the rarest first; nothing the second time."""
+        if (state.id, seq) in self._disagreements:
+            return ""
+        self._disagreements.add((state.id, seq))
+        return self._disagreement(state, seq)
+
+    def _disagreement(self, state: ResourceState, seq: int) -> str:
         by: dict[str, list[str]] = {}
         for pid, signature in state.signatures.get(seq, {}).items():
             pairs = zip(state.fields(), signature, strict=False)

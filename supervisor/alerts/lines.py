@@ -1,6 +1,6 @@
 """The first line of every alert, in a fixed grammar that people and filters can rely on.
 
-    DEADLOCK in run ppo-17: trainer/0 → lock:replay → agent/b → trainer/0 (held 42 s). Action: none yet.
+    DEADLOCK in run ppo-17: trainer/0 → lock:replay → agent/b → trainer/0 (standing for 42 s). Action: none yet.
 
 Its first part is the incident's headline; what is added is what was done about it.
 """

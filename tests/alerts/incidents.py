@@ -10,7 +10,7 @@ from unknot.supervisor.incidents import Action, Incident, Line
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwqpPbS1/3EBc="
 AT = 1_790_000_000.0
-HEADLINE = "DEADLOCK in run ppo-17: trainer/0 → lock:replay → agent/b → trainer/0 (held 42 s)"
+HEADLINE = "DEADLOCK in run ppo-17: trainer/0 → lock:replay → agent/b → trainer/0 (standing for 42 s)"
 
 
 def incident(**changes: object) -> Incident:

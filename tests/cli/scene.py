@@ -91,7 +91,7 @@ def deadlock(
             "cause": cause,
             "kind": "cycle",
             "state": state,
-            "headline": f"DEADLOCK in run {run}: agent/a → lock:y → agent/b → lock:x → agent/a (held 42 s)",
+            "headline": f"DEADLOCK in run {run}: agent/a → lock:y → agent/b → lock:x → agent/a (standing for 42 s)",
             "lines": lines,
             "culprits": ("agent/b#1",),
             "victims": ("agent/a#1",),

@@ -23,7 +23,7 @@ def first_line(scene: Scene, now: float = 50.0) -> str:
 def test_the_headline_walks_once_round_the_ring_and_hides_the_group_queue() -> None:
     assert first_line(demo()) == (
         "DEADLOCK in run ppo-17: agent/b → lock:weights → trainer/0 → coll:policy → trainer/1 → mbox:raw → agent/b"
-        " (held 45 s)"
+        " (standing for 45 s)"
     )
 
 
@@ -49,7 +49,7 @@ def test_a_later_generation_is_mentioned_and_the_first_is_not() -> None:
             "missing b (crashed 50 s ago)."
         ),
     ]
-    assert first_line(scene) == "DEAD in run ppo-17: a → coll:policy@g2 → b (gone) (held 49 s)"
+    assert first_line(scene) == "DEAD in run ppo-17: a → coll:policy@g2 → b (gone) (standing for 49 s)"
 
 
 def test_a_dead_holder_comes_first() -> None:
@@ -64,7 +64,7 @@ def test_a_dead_holder_comes_first() -> None:
 def test_nobody_left_to_send() -> None:
     scene = Scene().resource("mbox:raw", "mailbox", senders=()).wait("a", atom("mbox:raw", op="recv"))
     assert told(scene) == "1. a waits 49 s for a message in mailbox raw, which nobody is left to send."
-    assert first_line(scene) == "ABSENT in run ppo-17: a → mbox:raw → nobody (held 49 s)"
+    assert first_line(scene) == "ABSENT in run ppo-17: a → mbox:raw → nobody (standing for 49 s)"
 
 
 def test_a_choice_says_that_none_can_come() -> None:
@@ -84,7 +84,7 @@ def test_a_mismatch_says_who_issued_what() -> None:
         "1. a waits 49 s in all_reduce #1 of group g, where the ranks disagree: "
         "a issued all_reduce; b issued broadcast, root 0."
     )
-    assert first_line(scene) == "MISMATCH in run ppo-17: coll:g #1 issued differently by a and b (held 49 s)"
+    assert first_line(scene) == "MISMATCH in run ppo-17: coll:g #1 issued differently by a and b (standing for 49 s)"
 
 
 def test_a_long_chain_is_five_lines_and_a_number() -> None:
@@ -98,7 +98,7 @@ def test_a_long_chain_is_five_lines_and_a_number() -> None:
 
 def test_a_timed_ring_says_when_it_ends() -> None:
     scene = Scene().start("a", "b").wait("a", atom("p=b"), deadline=68.0).wait("b", atom("p=a"))
-    assert first_line(scene) == "DEADLOCK in run ppo-17: a → answer → b → answer → a (held 48 s, ends by itself in 18 s)"
+    assert first_line(scene) == "DEADLOCK in run ppo-17: a → answer → b → answer → a (standing for 48 s, ends by itself in 18 s)"
     assert "it goes on by itself in 18 s" in told(scene)
 
 
