@@ -36,11 +36,11 @@ def _ring(graph: LiveGraph, finding: Finding) -> str:
     if kinds == {"held"}:
         return f"{now}Do not ask for {shown(held[0])} while holding it: {_instead(graph, held[0])}."
     if held:
-        return f"{now}{_released_first(graph, edges)}"
+        return f"{now}{_released_first(edges)}"
     return f"{now}One of them must go on without the other: break the circle{_places(edges)}, or give one wait a deadline."
 
 
-def _released_first(graph: LiveGraph, edges: list[Edge]) -> str:
+def _released_first(edges: list[Edge]) -> str:
     """Each lock of the ring with the waits of its own holders: to change one of them is enough."""
     told: dict[str, None] = {}
     taken = [edge for edge in edges if edge.via == "hold"] or [edge for edge in edges if edge.via == "queue"]
