@@ -9,6 +9,9 @@ write modes that lockdep distinguishes):
 - at each lock of the ring the one who wants it is excluded by the one who holds it: readers that meet readers pass;
 - no two of them held a common lock that excludes them from each other (a gate lock), since then only one of them is inside.
 
+A trace tells all that is taken and released (`observe`). A live process notes its own orders and tells each once
+(`supervisor/recorder/lock_orders.py`), since telling every lock would cost a write for each; they come in by `note`.
+
 A lock that was asked for and never granted makes no order here: that is an incident already, not a hazard. Rejected: to
 follow orders through messages and events. Linux tried it (cross-release) and took it out again for its false reports.
 
@@ -19,7 +22,7 @@ takes at most `STEPS` steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,21 +52,36 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
+class Taken(msgspec.Struct, frozen=True):
+    """A lock that somebody has taken: its id, in which mode, and where (`file:line`)."""
+
     lock: str
     mode: str
     site: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """`who` took `second` while it held `first` and the `gates`."""
+class Order(msgspec.Struct, frozen=True):
+    """`who` (a participant without its incarnation) took `second` while it held `first` and the `gates` (lock, mode)."""
 
     who: str
-    first: _Taken
-    second: _Taken
-    gates: frozenset[tuple[str, str]]
+    first: Taken
+    second: Taken
+    gates: frozenset[tuple[str, str]] = frozenset()
+
+
+Excludes = Callable[[str, str, str], bool]
+"""Of a lock: whether a request in the one mode cannot be served beside a hold in the other."""
+
+
+def always(_lock: str, _mode: str, _other: str) -> bool:
+    """Plain locks: every hold excludes every other."""
+    return True
+
+
+def order_of(who: str, held: Sequence[Taken], first: Taken, second: Taken) -> Order:
+    """That the participant `who` takes `second` while it holds all of `held`, `first` among them."""
+    gates = frozenset((one.lock, one.mode) for one in held if one is not first)
+    return Order(_who(who), first, second, gates)
 
 
 @dataclass(slots=True)
@@ -71,9 +89,9 @@ class LockOrder:
     """Notes in which order locks are taken. Feed it each event after the graph has taken it."""
 
     dropped: int = 0
-    _held: dict[str, list[_Taken]] = field(default_factory=dict)
+    _held: dict[str, list[Taken]] = field(default_factory=dict)
     _asked: dict[str, str] = field(default_factory=dict)
-    _orders: dict[str, dict[str, list[_Order]]] = field(default_factory=dict)
+    _orders: dict[str, dict[str, list[Order]]] = field(default_factory=dict)
     _pairs: int = 0
     _found: dict[frozenset[str], Hazard] = field(default_factory=dict)
 
@@ -103,11 +121,10 @@ class LockOrder:
     def _take(self, graph: LiveGraph, event: ev.Hold) -> None:
         held = self._held.setdefault(event.p, [])
         site = event.site or self._asked.get(event.p) or _UNKNOWN
-        taken = _Taken(event.r, event.mode, site)
+        taken = Taken(event.r, event.mode, site)
         if all(one.lock != event.r for one in held):
             for first in list(held):
-                gates = frozenset((one.lock, one.mode) for one in held if one is not first)
-                self._note(graph, _Order(_who(event.p), first, taken, gates))
+                self.note(order_of(event.p, held, first, taken), _told_by(graph))
         self._asked.pop(event.p, None)
         held.append(taken)
 
@@ -128,7 +145,8 @@ class LockOrder:
 
     # --- orders ---
 
-    def _note(self, graph: LiveGraph, order: _Order) -> None:
+    def note(self, order: Order, excludes: Excludes = always) -> None:
+        """Take one order that somebody else has seen; `excludes` says which modes of a lock exclude each other."""
         ways = self._orders.get(order.first.lock, {}).get(order.second.lock)
         if ways is not None and order in ways:
             return
@@ -139,27 +157,27 @@ class LockOrder:
             self._pairs += 1
             ways = self._orders.setdefault(order.first.lock, {}).setdefault(order.second.lock, [])
         ways.append(order)
-        self._search(graph, order)
+        self._search(excludes, order)
 
-    def _search(self, graph: LiveGraph, order: _Order) -> None:
+    def _search(self, excludes: Excludes, order: Order) -> None:
         """Rings that `order` closes, a shortest one first for each set of locks."""
         steps = 0
-        paths: list[tuple[_Order, ...]] = [(order,)]
+        paths: list[tuple[Order, ...]] = [(order,)]
         while paths and len(self._found) < HAZARDS:
-            longer: list[tuple[_Order, ...]] = []
+            longer: list[tuple[Order, ...]] = []
             for path in paths:
-                for following in self._after(graph, path):
+                for following in self._after(excludes, path):
                     steps += 1
                     if steps > STEPS:
                         self.dropped += 1
                         return
                     if following.second.lock == order.first.lock:
-                        self._close(graph, (*path, following))
+                        self._close(excludes, (*path, following))
                     elif len(path) + 1 < RING:
                         longer.append((*path, following))
             paths = longer
 
-    def _after(self, graph: LiveGraph, path: tuple[_Order, ...]) -> Iterator[_Order]:
+    def _after(self, excludes: Excludes, path: tuple[Order, ...]) -> Iterator[Order]:
         """Orders that can go on from the end of `path`, all of it at the same time."""
         wanted = path[-1].second
         passed = {one.first.lock for one in path[1:]} | {wanted.lock}
@@ -167,11 +185,11 @@ class LockOrder:
             if lock in passed:
                 continue
             for one in ways:
-                if _excluded(graph, wanted, one.first) and all(_together(graph, one, other) for other in path):
+                if _excluded(excludes, wanted, one.first) and all(_together(excludes, one, other) for other in path):
                     yield one
 
-    def _close(self, graph: LiveGraph, ring: tuple[_Order, ...]) -> None:
-        if not _excluded(graph, ring[-1].second, ring[0].first):
+    def _close(self, excludes: Excludes, ring: tuple[Order, ...]) -> None:
+        if not _excluded(excludes, ring[-1].second, ring[0].first):
             return
         start = min(range(len(ring)), key=lambda place: ring[place].first.lock)
         ring = (*ring[start:], *ring[:start])
@@ -186,20 +204,24 @@ def _who(pid: str) -> str:
     return f"{own.member}/{own.thread}" if own.thread else own.member
 
 
-def _excluded(graph: LiveGraph, wanted: _Taken, held: _Taken) -> bool:
-    return graph.resources[wanted.lock].excludes(wanted.mode, held.mode)
+def _told_by(graph: LiveGraph) -> Excludes:
+    return lambda lock, mode, other: graph.resources[lock].excludes(mode, other)
 
 
-def _together(graph: LiveGraph, one: _Order, other: _Order) -> bool:
+def _excluded(excludes: Excludes, wanted: Taken, held: Taken) -> bool:
+    return excludes(wanted.lock, wanted.mode, held.mode)
+
+
+def _together(excludes: Excludes, one: Order, other: Order) -> bool:
     """Whether two participants can stand in these orders at the same time."""
     if one.who == other.who:
         return False
     mine = (*one.gates, (one.first.lock, one.first.mode))
     theirs = (*other.gates, (other.first.lock, other.first.mode))
-    return not any(a == b and graph.resources[a].excludes(m, n) for a, m in mine for b, n in theirs)
+    return not any(a == b and excludes(a, m, n) for a, m in mine for b, n in theirs)
 
 
-def _told(ring: tuple[_Order, ...]) -> str:
+def _told(ring: tuple[Order, ...]) -> str:
     parts = [
         f"{one.who} took {shown(one.first.lock)} ({one.first.site}), then {shown(one.second.lock)} ({one.second.site})"
         for one in ring

@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from unknot.graph.errors import UnknotError
 from unknot.graph.events import Record
+from unknot.graph.hazards import Order
 from unknot.recovery.answers import ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
 from unknot.recovery.marks import Mark, mark
@@ -43,6 +44,8 @@ MONITOR_ENV = "SUPERVISOR_MONITOR"
 DISABLED_ENV = "SUPERVISOR_DISABLED"
 _EVENTS_KEPT = 20_000
 _PROC_KEPT_S = 3600
+_ORDERS_KEPT = 4096
+_ORDERS = msgspec.json.Encoder(order="deterministic")
 _ACKS_KEPT_S = 600
 _QUICK = StoreLimits(connect_s=0.5, answer_s=0.5, retry_s=0.0)
 
@@ -93,6 +96,10 @@ class RedisOutlet:
     def heartbeat(self, n: int, progress: str | None) -> int | None:
         """None while this incarnation is the newest, else the newest. `n`: of the last record; `progress`: as JSON."""
         return self._write("beat", n, progress or "")
+
+    def lock_orders(self, orders: Sequence[Order]) -> int | None:
+        """Add to the run's; the newest incarnation if this one was replaced."""
+        return self._write("lock_orders", _ORDERS_KEPT, *(_ORDERS.encode(order) for order in orders))
 
     def _write(self, script: str, *args: RedisValue) -> int | None:
         registration = self._registration

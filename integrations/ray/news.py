@@ -1,4 +1,4 @@
-"""What a driver tells its user of incidents, as they open and as they end."""
+"""What a driver tells its user of incidents, as they open and as they end, and of hazards."""
 
 from __future__ import annotations
 
@@ -9,35 +9,44 @@ from typing import TextIO
 import structlog
 
 from unknot.graph.errors import UnknotError
+from unknot.graph.hazards import Hazard
 from unknot.supervisor.incidents import Incident
+from unknot.supervisor.store.hazard_store import name_of
 
 _EVERY_S = 1.0
 _log = structlog.get_logger("unknot.run")
 
 
 class IncidentNews:
-    """Writes one line for each incident that is new, and one for each that is over; from any thread."""
+    """Writes one line for each incident that is new, one for each that is over, one for each hazard; from any thread."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._told: set[tuple[str, bool]] = set()
         self._one_teller = threading.Lock()
 
-    def tell(self, incidents: Iterable[Incident]) -> None:
+    def tell(self, found: Iterable[Incident | Hazard]) -> None:
         """Write what is new since the last call."""
         with self._one_teller:
-            for incident in incidents:
-                self._tell_one(incident)
+            for one in found:
+                if isinstance(one, Hazard):
+                    self._tell_hazard(one)
+                else:
+                    self._tell_one(one)
+
+    def _tell_hazard(self, hazard: Hazard) -> None:
+        if (name_of(hazard), False) not in self._told:
+            self._line(f"unknot: hazard, nothing stands yet: {hazard.text}", name_of(hazard), over=False)
 
     def _tell_one(self, incident: Incident) -> None:
         over = incident.state == "resolved"
         if (incident.id, False) not in self._told:
-            self._line(f"unknot: {incident.headline}  (supervisor explain {incident.id})", incident, over=False)
+            self._line(f"unknot: {incident.headline}  (supervisor explain {incident.id})", incident.id, over=False)
         if over and (incident.id, True) not in self._told:
-            self._line(f"unknot: {incident.id} is over: {incident.resolution}", incident, over=True)
+            self._line(f"unknot: {incident.id} is over: {incident.resolution}", incident.id, over=True)
 
-    def _line(self, text: str, incident: Incident, *, over: bool) -> None:
-        self._told.add((incident.id, over))
+    def _line(self, text: str, name: str, *, over: bool) -> None:
+        self._told.add((name, over))
         self._out.write(" ".join(text.split()) + "\n")
         self._out.flush()
 
@@ -47,10 +56,10 @@ class NewsTeller(threading.Thread):
 
     Args:
         news: where the lines go.
-        look: the run's incidents; where it raises, the next look tries again.
+        look: the run's incidents and hazards; where it raises, the next look tries again.
     """
 
-    def __init__(self, news: IncidentNews, look: Callable[[], Iterable[Incident]]) -> None:
+    def __init__(self, news: IncidentNews, look: Callable[[], Iterable[Incident | Hazard]]) -> None:
         super().__init__(name="unknot-news", daemon=True)
         self._news = news
         self._look = look

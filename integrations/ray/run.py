@@ -19,6 +19,7 @@ import structlog
 
 from unknot.graph.errors import UnknotError
 from unknot.graph.events import Atom, Clause
+from unknot.graph.hazards import Hazard
 from unknot.integrations.instrument import instrument
 from unknot.integrations.ray import asked
 from unknot.integrations.ray import start as started
@@ -39,6 +40,8 @@ from unknot.recovery.values import limit_s
 from unknot.recovery.weight_rights import declare_publishers
 from unknot.supervisor.incidents import Incident
 from unknot.supervisor.members import STARTING
+from unknot.supervisor.monitor.lock_orders import LockOrderWatch
+from unknot.supervisor.store.hazard_store import HazardStore
 from unknot.supervisor.store.incident_store import IncidentStore
 from unknot.supervisor.store.kept_incidents import keep_incidents
 
@@ -52,6 +55,7 @@ class Report(msgspec.Struct, frozen=True):
 
     digests: SHA-256 over the final weights, optimizer and random generators of each trainer group that has a state.
     recoveries: of every member that was started again, how long each part took.
+    hazards: locks of the run that its members take in orders that another schedule could turn into a deadlock.
     """
 
     run: str
@@ -59,6 +63,7 @@ class Report(msgspec.Struct, frozen=True):
     incidents: tuple[Incident, ...]
     digests: dict[str, str] = {}
     recoveries: tuple[Recovery, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -79,7 +84,7 @@ class Run:
         self._claim = driver.claim
         self._directory = driver.directory
         self._news = IncidentNews(sys.stderr)
-        self._teller = NewsTeller(self._news, lambda: self._incidents(quickly=True))
+        self._teller = NewsTeller(self._news, lambda: [*self._incidents(quickly=True), *self._hazards(quickly=True)])
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
@@ -250,11 +255,12 @@ class Run:
                     if end is not None and time.monotonic() >= end:
                         waiting = [h.member for h in targets if h.member not in self._keeper.outcomes]
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
-        found = self._incidents()
-        self._news.tell(found)
+        LockOrderWatch(self._process.store).look()
+        found, hazards = self._incidents(), self._hazards()
+        self._news.tell([*found, *hazards])
         store = self._process.store
         return Report(
-            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store)
+            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store), tuple(hazards)
         )
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
@@ -311,6 +317,9 @@ class Run:
     def _incidents(self, *, open_only: bool = False, quickly: bool = False) -> list[Incident]:
         store = self._process.observing_store if quickly else self._process.store
         return list(IncidentStore(store).list(open_only=open_only))
+
+    def _hazards(self, *, quickly: bool = False) -> list[Hazard]:
+        return HazardStore(self._process.observing_store if quickly else self._process.store).list()
 
     def checkpoint(self, *, group: str | None = None, timeout: timedelta | None = None) -> ManifestId:
         """Have the trainer group save a manifest at its next step boundary; its id, once it is committed.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that became different. `what`: the kind of thing; `id`: which; `text`: the sentence."""
 
-    what: Literal["run", "member", "wait", "incident", "action", "problem"]
+    what: Literal["run", "member", "wait", "incident", "action", "hazard", "problem"]
     id: str
     change: str
     text: str
@@ -36,6 +36,7 @@ def changes(before: Snapshot | None, now: Snapshot) -> tuple[Change, ...]:
         *_waits(_lasting(before), _lasting(now)),
         *_incidents(_incidents_by_id(before), _incidents_by_id(now)),
         *_actions(_actions_by_id(before), _actions_by_id(now)),
+        *_hazards(before, now),
         *_problems(frozenset(before.problems) if before else frozenset(), now.problems),
     )
 
@@ -125,6 +126,13 @@ def _actions(before: Mapping[str, Action], now: Mapping[str, Action]) -> Iterato
         text = f"{action.remedy} {action.target} is {action.outcome}{note}"
         style: Style = "bad" if action.outcome == "failed" else "plain"
         yield Change(what="action", id=key, change=action.outcome, text=text, style=style)
+
+
+def _hazards(before: Snapshot | None, now: Snapshot) -> Iterator[Change]:
+    known = {hazard.locks for hazard in before.hazards} if before else set()
+    for hazard in now.hazards:
+        if hazard.locks not in known:
+            yield Change(what="hazard", id=" ".join(hazard.locks), change="found", text=hazard.text, style="warn")
 
 
 def _problems(before: frozenset[str], now: tuple[str, ...]) -> Iterator[Change]:

@@ -123,6 +123,14 @@ class ActionItem(_Item, frozen=True, kw_only=True, tag="action"):
     note: str
 
 
+class HazardItem(_Item, frozen=True, kw_only=True, tag="hazard"):
+    """Locks that are taken in a ring of orders: nothing stands yet. `sites`: where each was taken, and then the next."""
+
+    locks: tuple[str, ...]
+    sites: tuple[tuple[str, str], ...]
+    text: str
+
+
 class ChangeItem(_Item, frozen=True, kw_only=True, tag="change"):
     """One difference between two looks."""
 
@@ -163,6 +171,7 @@ def status_document(snapshot: Snapshot, *, thing: str = "status") -> bytes:
         *(_wait(wait) for wait in snapshot.waits),
         *(incident_item(incident, stacks=False) for incident in snapshot.incidents),
         *(_action(view) for view in snapshot.actions),
+        *(HazardItem(**_fields(hazard)) for hazard in snapshot.hazards),
     )
     return document(thing, items, at=snapshot.at, problems=snapshot.problems)
 

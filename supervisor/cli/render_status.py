@@ -29,6 +29,7 @@ def status_lines(snapshot: Snapshot, glyphs: Glyphs) -> tuple[Line, ...]:
     return (
         *_head(snapshot, glyphs),
         *_section("INCIDENTS", _incident_rows(snapshot, glyphs)),
+        *_hazards(snapshot, glyphs),
         *_section("WAITS", [_wait_row(wait, glyphs) for wait in snapshot.waits]),
         *_section("MEMBERS", [_member_row(member, glyphs) for member in snapshot.members]),
         *_section("ACTIONS", [_action_row(view) for view in snapshot.actions[:ACTIONS_SHOWN]]),
@@ -66,6 +67,13 @@ def _section(title: str, rows: Sequence[Sequence[Span]]) -> Iterator[Line]:
     yield line(span(f"{title} ({len(rows)})", "head"))
     for row in table(rows):
         yield (Span("  "), *row)
+
+
+def _hazards(snapshot: Snapshot, glyphs: Glyphs) -> Iterator[Line]:
+    """Only where there are some: most runs never have one."""
+    if snapshot.hazards:
+        rows = [[span(f"{glyphs.waiting} {hazard.text}", "warn")] for hazard in snapshot.hazards]
+        yield from _section("HAZARDS", rows)
 
 
 def _member_row(member: MemberView, glyphs: Glyphs) -> list[Span]:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from unknot.graph.events import Record
+from unknot.graph.hazards import Hazard
 from unknot.recovery.ports import Store
 from unknot.supervisor.cli.waits import LOCK_PREFIX, WaitView, locks_waited_for, waits_of
 from unknot.supervisor.incidents import Action, Cause, Incident
@@ -75,7 +76,7 @@ class ActionView(msgspec.Struct, frozen=True, kw_only=True):
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """A run at `at`, seconds since the epoch by Redis' clock.
 
-    Incidents are newest first, waits oldest first.
+    Incidents are newest first, waits oldest first. `hazards`: lock orders that another schedule could turn into a deadlock.
     """
 
     at: float
@@ -83,6 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberView, ...] = ()
     waits: tuple[WaitView, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
     deliveries: DeliveryView = DeliveryView()
     problems: tuple[str, ...] = ()
 
@@ -119,7 +121,7 @@ def is_open(incident: Incident) -> bool:
 def read_snapshot(store: Store, *, incidents: int = INCIDENTS_READ) -> Snapshot:
     """The run as it is now, with its newest `incidents`. Raises StoreUnavailable."""
     answer = store.script("snapshot_run", [store.key()], [incidents])
-    at, run, leader, deliveries, waiting, members, found = answer
+    at, run, leader, deliveries, waiting, members, found, hazards = answer
     problems: list[str] = []
     decoded = tuple(_incidents(found, problems))
     view = _run_view(store.run, _fields(run), _fields(leader), now=float(at))
@@ -131,6 +133,7 @@ def read_snapshot(store: Store, *, incidents: int = INCIDENTS_READ) -> Snapshot:
         members=tuple(people),
         waits=_waits(store, records, now),
         incidents=decoded,
+        hazards=tuple(_hazards(hazards, problems)),
         deliveries=_deliveries(_fields(deliveries), int(waiting)),
         problems=tuple(problems),
     )
@@ -175,6 +178,14 @@ def _incidents(found: Sequence[Any], problems: list[str]) -> Iterator[Incident]:
             yield msgspec.json.decode(text, type=Incident)
         except msgspec.DecodeError as error:
             problems.append(f"incident {_text(name)} cannot be read: {error}")
+
+
+def _hazards(found: Sequence[bytes], problems: list[str]) -> Iterator[Hazard]:
+    for text in sorted(found):
+        try:
+            yield msgspec.json.decode(text, type=Hazard)
+        except msgspec.DecodeError as error:
+            problems.append(f"a lock order that can deadlock cannot be read: {error}")
 
 
 def member_view(member: str, fields: dict[str, str], *, now: float, run_state: str = "live") -> MemberView:

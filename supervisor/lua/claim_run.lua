@@ -34,7 +34,8 @@ local function begin_anew()
     redis.call('DEL', key('takes', group), key('kept', group))
   end
   redis.call('DEL', P .. 'mailboxes', P .. 'ordered', P .. 'published', P .. 'takers', P .. 'events', P .. 'manifests',
-    P .. 'manifest_ids', P .. 'call_errors', P .. 'calls_done', P .. 'manifest_wanted', P .. 'manifest_failed')
+    P .. 'manifest_ids', P .. 'call_errors', P .. 'calls_done', P .. 'manifest_wanted', P .. 'manifest_failed',
+    P .. 'orders', P .. 'hazards')
   for _, member in ipairs(members) do
     redis.call('DEL', key('unacked', member), key('asked', member), key('sent', member), key('origins', member),
       key('origin', member), key('step', member), key('state', member), key('once', member),

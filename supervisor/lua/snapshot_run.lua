@@ -5,10 +5,11 @@
 --
 -- run, leader, deliveries  hashes
 -- outbox                   hash, see alert_put
+-- hazards                  hash, JSON by locks
 -- members                  set of member ids
 -- incidents                zset of ids by time; incident:<id> string (JSON)
 --
--- Answers {Redis time, run, leader, deliveries, number in the outbox, member ids, incidents}. The hashes are flat lists.
+-- Answers {Redis time, run, leader, deliveries, number in the outbox, member ids, incidents, hazards}. The hashes are flat lists.
 local time = redis.call('TIME')
 local incidents = {}
 for _, id in ipairs(redis.call('ZREVRANGE', KEYS[1] .. 'incidents', 0, ARGV[1] - 1)) do
@@ -22,4 +23,5 @@ return {
   redis.call('HLEN', KEYS[1] .. 'outbox'),
   redis.call('SMEMBERS', KEYS[1] .. 'members'),
   incidents,
+  redis.call('HVALS', KEYS[1] .. 'hazards'),
 }

@@ -41,6 +41,7 @@ from unknot.supervisor.monitor.instructions import (
     Put,
     RestartMember,
 )
+from unknot.supervisor.monitor.lock_orders import LockOrderWatch
 from unknot.supervisor.monitor.stream import Stream, full_record
 from unknot.supervisor.recorder import commands
 from unknot.supervisor.store.incident_store import IncidentStore
@@ -68,6 +69,7 @@ class Monitor:
         self._incidents = IncidentStore(store)
         self._pump = AlertPump(store, config)
         self._core: MonitorCore | None = None
+        self._lock_orders: LockOrderWatch | None = None
         self._stream = Stream(store)
         self._acks_wanted: dict[str, float] = {}
         self._next_members = 0.0
@@ -153,6 +155,7 @@ class Monitor:
             core.adopt(incident, now)
         known = members(self._store)
         self._core = core
+        self._lock_orders = LockOrderWatch(self._store)
         self._act(core.members(known, now))
         for member in known:
             for record in self._stream.readable(full_record(self._store, member.source), where=member.source):
@@ -166,6 +169,8 @@ class Monitor:
             self._next_members = now + _MEMBERS_EVERY_S
             self._act(core.members(members(self._store), self._clock()))
             self._act(core.checkpoints(failed_saves(self._store).values(), self._clock()))
+            for hazard in self._lock_orders.look() if self._lock_orders is not None else ():
+                _log.warning("hazard.found", locks=list(hazard.locks), text=hazard.text)
 
     def _take_acknowledgements(self, core: MonitorCore) -> None:
         if not self._acks_wanted:

@@ -16,12 +16,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from unknot.graph.events import Beat, Event, Record
+from unknot.graph.hazards import Order
 from unknot.supervisor.recorder.progress import ProgressNotes, nothing
 from unknot.supervisor.recorder.table import Snapshot, WaitTable
 
@@ -41,6 +42,9 @@ class Outlet(Protocol):
 
         `n`: number of the last record that was written; `progress`: the marks as JSON where they have changed.
         """
+
+    def lock_orders(self, orders: Sequence[Order]) -> int | None:
+        """Add ways in which locks were taken to those of the run."""
 
 
 class PublisherCounters(msgspec.Struct):
@@ -114,6 +118,7 @@ class Publisher:
             self._wake.clear()
             self._look_safely()
         self._look_safely()
+        self._tell_orders()
 
     def _look_safely(self) -> None:
         try:
@@ -135,6 +140,7 @@ class Publisher:
         if monotonic_s >= self._next_beat and not self._fenced:
             self._next_beat = monotonic_s + self._heartbeat_s
             self._beat(monotonic_s)
+            self._tell_orders()
 
     def _asked(self) -> list[int]:
         """The rounds that ask now; before the look, so that each is answered by a look that came after it."""
@@ -176,6 +182,18 @@ class Publisher:
             self._last = None
         self._progress_told = marks
         self.counters.heartbeats += 1
+        self._replaced(current)
+
+    def _tell_orders(self) -> None:
+        orders = self._table.orders.untold()
+        if not orders or self._fenced:
+            return
+        try:
+            current = self._outlet.lock_orders(orders)
+        except Exception as error:  # noqa: BLE001 - as above; they are told with the next heartbeat
+            self._dropped(error)
+            return
+        self._table.orders.told(len(orders))
         self._replaced(current)
 
     def _dropped(self, error: Exception) -> None:

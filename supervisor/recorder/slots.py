@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,15 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
     interruptible: bool = False
     owner_of: Callable[[], int | None] | None = None
+
+
+class Held(NamedTuple):
+    """What a thread holds: how much of it, since when (wall-clock seconds), and where it took it."""
+
+    resource: Resource
+    units: int
+    since: float
+    site: str | None
 
 
 class Life:
@@ -53,7 +62,7 @@ class Slot:
         self.participant = participant
         self.ident = ident
         self.wait: Waiting | None = None
-        self.holds: dict[str, tuple[Resource, int]] = {}
+        self.holds: dict[str, Held] = {}
         self.interrupt: tuple[int, Exception] | None = None
         self.ended_at: float | None = None
         self.thread = weakref.ref(thread) if thread is not None else None

@@ -26,9 +26,11 @@ from typing import Any, Protocol
 import msgspec
 
 from unknot.graph.events import Clause, End, Event, Hold, Resource, Start, Wait
+from unknot.graph.hazards import Taken
 from unknot.recovery.errors import NotAMember
+from unknot.supervisor.recorder.lock_orders import LockOrders
 from unknot.supervisor.recorder.sites import calling_site
-from unknot.supervisor.recorder.slots import Life, Slot, WaitHandle, Waiting
+from unknot.supervisor.recorder.slots import Held, Life, Slot, WaitHandle, Waiting
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -71,6 +73,7 @@ class WaitTable:
         self._holders: dict[str, list[Slot]] = {}
         self._of_thread: weakref.WeakKeyDictionary[threading.Thread, Slot] = weakref.WeakKeyDictionary()
         self._sources: list[Source] = []
+        self.orders = LockOrders()
 
     def add_source(self, source: Source) -> None:
         """Let a source add to every snapshot."""
@@ -149,7 +152,7 @@ class WaitTable:
 
     def _note_end(self, slot: Slot) -> None:
         # A lock must be released by the thread that acquired it; units of other things anybody may give back.
-        if slot.ended_at is None and any(resource.type == "lock" for resource, _ in slot.holds.values()):
+        if slot.ended_at is None and any(held.resource.type == "lock" for held in slot.holds.values()):
             slot.ended_at = self._clock()
 
     def _drop(self, slot: Slot) -> None:
@@ -207,18 +210,24 @@ class WaitTable:
         """The calling thread now holds units of the resource."""
         slot = self.slot()
         before = slot.holds.get(resource.r)
-        slot.holds[resource.r] = (resource, units + (before[1] if before else 0))
-        if before is None:
-            self._holders.setdefault(resource.r, []).append(slot)
+        if before is not None:
+            slot.holds[resource.r] = before._replace(units=units + before.units)
+            return
+        held = Held(resource, units, self._clock(), calling_site())
+        if slot.holds and resource.type == "lock":
+            locks = [_taken(one) for one in slot.holds.values() if one.resource.type == "lock"]
+            self.orders.note(slot.participant, locks, _taken(held))
+        slot.holds[resource.r] = held
+        self._holders.setdefault(resource.r, []).append(slot)
 
     def release(self, resource_id: str, *, units: int = 1) -> None:
         """Units are given back, by the thread that holds them or by another one of this process."""
         slot = self._holder(resource_id)
         if slot is None:
             return
-        resource, held = slot.holds[resource_id]
-        if held > units:
-            slot.holds[resource_id] = (resource, held - units)
+        held = slot.holds[resource_id]
+        if held.units > units:
+            slot.holds[resource_id] = held._replace(units=held.units - units)
             return
         del slot.holds[resource_id]
         self._holders[resource_id].remove(slot)
@@ -261,14 +270,14 @@ class WaitTable:
         standing = {p: w for p, w in first.items() if again.get(p) is w}
         return _assemble(self, slots, standing, holds=[*holds, *owned], extra=extra)
 
-    def _owned(self, waits: dict[str, Waiting]) -> list[tuple[str, Resource, int]]:
-        found: dict[tuple[str, str], tuple[str, Resource, int]] = {}
+    def _owned(self, waits: dict[str, Waiting]) -> list[tuple[str, Held]]:
+        found: dict[tuple[str, str], tuple[str, Held]] = {}
         for waiting in waits.values():
             ident = waiting.owner_of() if waiting.owner_of is not None else None
             slot = self.slot_of(ident) if ident is not None else None
             if slot is not None:
                 for resource in waiting.resources:
-                    found[slot.participant, resource.r] = (slot.participant, resource, 1)
+                    found[slot.participant, resource.r] = (slot.participant, Held(resource, 1, 0.0, None))
         return list(found.values())
 
 
@@ -278,13 +287,17 @@ def _thread_of(ident: int) -> threading.Thread | None:
     return None if isinstance(found, threading._DummyThread) else found
 
 
-def _held(slots: list[Slot], waits: dict[str, Waiting]) -> list[tuple[str, Resource, int]]:
+def _taken(held: Held) -> Taken:
+    return Taken(held.resource.r, "x", held.site or "?")
+
+
+def _held(slots: list[Slot], waits: dict[str, Waiting]) -> list[tuple[str, Held]]:
     wanted = {r.r for w in waits.values() for r in w.resources}
     return [
-        (slot.participant, resource, units)
+        (slot.participant, held)
         for slot in slots
-        for resource, units in list(slot.holds.values())
-        if slot.participant in waits or resource.r in wanted or resource.r.startswith("lock:")
+        for r, held in list(slot.holds.items())
+        if slot.participant in waits or r in wanted or r.startswith("lock:")
     ]
 
 
@@ -293,16 +306,16 @@ def _assemble(
     slots: list[Slot],
     standing: dict[str, Waiting],
     *,
-    holds: list[tuple[str, Resource, int]],
+    holds: list[tuple[str, Held]],
     extra: list[Event],
 ) -> Snapshot:
-    names = sorted({*(s.participant for s in slots), *(p for p, _, _ in holds)})
+    names = sorted({*(s.participant for s in slots), *(p for p, _ in holds)})
     events: list[Event] = [
         table.start_of(name) for name in names
     ]
-    declared = {r.r: r for w in standing.values() for r in w.resources} | {r.r: r for _, r, _ in holds}
+    declared = {r.r: r for w in standing.values() for r in w.resources} | {h.resource.r: h.resource for _, h in holds}
     events += [declared[r] for r in sorted(declared)]
-    events += [Hold(p=p, r=r.r, units=units) for p, r, units in holds]
+    events += [Hold(p=p, t=h.since, r=h.resource.r, units=h.units, site=h.site) for p, h in holds]
     events += [End(p=s.participant, t=s.ended_at) for s in slots if s.ended_at is not None]
     events += [
         Wait(

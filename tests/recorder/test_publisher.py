@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from tests.recorder.members import Member
 from tests.recorder.puppets import Clock, Puppet, lock, make_table, stand, waits
 from unknot.graph import events as ev
+from unknot.graph.hazards import Order
 from unknot.integrations.threads import TracedLock
 from unknot.recovery.errors import FencedError
 from unknot.recovery.registration import new_boot, register
@@ -35,6 +36,7 @@ class Outlet:
         self.records: list[ev.Record] = []
         self.beats: list[str | None] = []
         self.numbers: list[int] = []
+        self.orders: list[Order] = []
         self.broken = False
         self.current: int | None = None
 
@@ -47,6 +49,11 @@ class Outlet:
         self._check()
         self.numbers.append(n)
         self.beats.append(progress)
+        return self.current
+
+    def lock_orders(self, orders: Sequence[Order]) -> int | None:
+        self._check()
+        self.orders += orders
         return self.current
 
     def _check(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.alerts.incidents import incident
+from unknot.graph.hazards import Hazard
 from unknot.integrations.ray.news import IncidentNews, NewsTeller
 from unknot.recovery.errors import StoreUnavailable
 from unknot.supervisor.incidents import Incident
@@ -33,6 +34,15 @@ def test_an_incident_is_told_once_when_it_opens_and_once_when_it_is_over() -> No
         f"unknot: {one.headline} (supervisor explain {one.id})",
         f"unknot: {one.id} is over: freed by a test",
     ]
+
+
+def test_a_hazard_is_told_once() -> None:
+    out = io.StringIO()
+    news = IncidentNews(out)
+    hazard = Hazard(locks=("lock:a", "lock:b"), sites=(("x.py:1", "x.py:2"), ("y.py:1", "y.py:2")), text="a and b can deadlock")
+    news.tell([hazard])
+    news.tell([hazard])
+    assert out.getvalue() == "unknot: hazard, nothing stands yet: a and b can deadlock\n"
 
 
 def test_the_teller_goes_on_after_a_look_that_failed_and_ends_when_stopped(eventually: Callable[..., None]) -> None:
