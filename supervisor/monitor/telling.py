@@ -17,6 +17,7 @@ from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
+from unknot.supervisor.monitor.what_to_do import AFTER_A_CRASH, about_death, about_old_wait, about_silence
 
 OLD_WAITS = frozenset({"slow", "external", "starved"})
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
@@ -105,7 +106,7 @@ def unresponsive(graph: LiveGraph, finding: Finding, source: str, *, run: str, n
         kind="silent", state="open", headline=f"UNRESPONSIVE in run {run}: {source} does not answer",
         lines=(first, *_lines(graph, finding, now)), culprits=(source,), victims=finding.victims, core=(),
         stuck=finding.stuck, tickets={source: graph.absorbed(source)}, opened_at=now,
-        closing_wait_at=finding.closing_wait_at,
+        closing_wait_at=finding.closing_wait_at, advice=about_silence(None),
     )  # fmt: skip
 
 
@@ -121,6 +122,7 @@ def silent(graph: LiveGraph, member: MemberInfo, *, run: str, now: float) -> Inc
         state="open", headline=f"UNRESPONSIVE in run {run}: {source} has not been heard of for {age(quiet_s)}",
         lines=(Line(participant=source, resource="", text=text, since=member.beat_at, culprit=True),),
         culprits=(source,), victims=(), core=(), stuck=(), tickets={source: graph.absorbed(source)}, opened_at=now,
+        advice=about_silence(member),
     )  # fmt: skip
 
 
@@ -139,6 +141,7 @@ def death(member: MemberInfo, *, run: str, now: float) -> Incident:
         headline=f"DEAD in run {run}: {member.source} ended with {how[:200]}",
         lines=(Line(participant=member.source, resource="", text=text, since=member.ended_at, culprit=True),),
         culprits=(member.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+        advice=about_death(member),
     )  # fmt: skip
 
 
@@ -154,6 +157,7 @@ def crash(member: MemberInfo, *, run: str, now: float) -> Incident:
         lines=(Line(participant=source, resource="", text=text, since=lost.at, culprit=True),),
         culprits=(source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
         actions=(Action(remedy="restart", target=source, at=lost.at, note="its restart policy says so"),),
+        advice=AFTER_A_CRASH,
     )  # fmt: skip
 
 
@@ -228,6 +232,7 @@ def of_chain(
         headline=slow_headline(chain, run, starved=cause == "starved"), lines=tuple(lines), culprits=tuple(roots),
         victims=chain.waiters, core=(),
         stuck=(), tickets={chain.by: ticket}, opened_at=now, confirmed_at=now, closing_wait_at=since,
+        advice=about_old_wait(cause, roots, chain.resource),
     )  # fmt: skip
 
 

@@ -365,6 +365,7 @@ def test_a_member_that_died_is_told_with_how_it_ended_until_its_next_incarnation
     found = desk.incident()
     assert (found.cause, found.kind, found.culprits, found.state) == ("dead", "member", (A,), "open")
     assert "signal 9" in found.headline
+    assert found.advice.startswith("Find the first error in the output of agent/a")
     assert len(desk.given(Put)) == 1
     desk.members(member("agent/a#2"))
     desk.tick()
@@ -467,6 +468,7 @@ def test_after_two_leases_people_are_told_whoever_waits_and_until_it_is_heard_ag
     found = desk.incident()
     assert (found.cause, found.culprits, found.lines[0].since) == ("unresponsive", (B,), 1000.0)
     assert "has not been heard of for" in found.headline
+    assert found.advice.startswith("See what ")
     desk.party(B).tell()
     desk.tick()
     assert (desk.incident().id, desk.incident().state) == (name, "resolved")

@@ -33,6 +33,7 @@ def test_a_straggler_is_named_with_everybody_behind_it_and_where_it_is_now() -> 
     found = desk.incident()
     assert (found.cause, found.culprits, found.victims) == ("slow", (A,), (B, C))
     assert "slow, not stuck" in found.lines[0].text
+    assert found.advice.startswith("See where agent/a is now, by its stack.")
     stacks = desk.last(CollectStacks)
     assert list(stacks.keys) == [A]
     desk.acknowledge(stacks.keys.values(), "MainThread: rollout.py:7 think < rollout.py:1 run")
@@ -87,6 +88,7 @@ def test_a_person_who_is_waited_for_is_told_and_left_in_peace() -> None:
     found = desk.incident()
     assert (found.cause, found.victims) == ("external", (A,))
     assert "human: approval (asked Ada)" in found.headline
+    assert found.advice.startswith("Answer human: approval (asked Ada), or give the call")
     desk.later(100.0)
     assert len([put for put in desk.given(Put) if put.alert]) == 1
     desk.party(A).wake().tell()
@@ -141,6 +143,7 @@ def test_units_that_a_running_member_keeps_starve_those_who_wait_for_them() -> N
     assert (found.cause, found.culprits, found.state) == ("starved", (A,), "open")
     assert found.headline.startswith("STARVED in run r: agent/b waits for agent/a")
     assert "gives nothing back: starved, not stuck" in found.lines[0].text
+    assert found.advice == "Have agent/a give units of slots env back sooner, or let there be more of them."
     desk.party(A).release("slots:env").tell()
     desk.party(B).wake().tell()
     desk.later(15.0)
