@@ -194,7 +194,8 @@ def slow_sentence(chain: SlowChain) -> str:
     behind = [pid for pid in chain.waiters if pid != chain.by]
     others = f"; behind it {listed(behind)}" if behind else ""
     root = f"{listed(chain.roots, 'or')} still runs" if chain.kind == "running" else "nobody in the run can help"
-    head = f"{chain.by} waits{site} for {shown(chain.resource)}, and {root}"
+    what = chain.resource if chain.kind == "external" else shown(chain.resource)
+    head = f"{chain.by} waits{site} for {what}, and {root}"
     return f"{head}{others}; the oldest wait is {age(chain.oldest_age_s)}."
 
 

@@ -30,10 +30,10 @@ def about_death(member: MemberInfo) -> str:
 
 
 def about_old_wait(cause: Cause, roots: Iterable[str], resource: str) -> str:
-    """Of a straggler, of units that are kept, of a wait for the outside."""
+    """Of a straggler, of units that are kept, of a wait for the outside, whose `resource` is its label."""
     named = listed([bare(root) for root in roots], "or")
     if cause == "external":
-        return f"Answer {shown(resource)}, or give the call that waits for it a time-out of its own, so that the run goes on without it."
+        return f"Answer {resource}, or give the call that waits for it a time-out of its own, so that the run goes on without it."
     if cause == "starved":
         return f"Have {named} give units of {shown(resource)} back sooner, or let there be more of them."
     return f"See where {named} is now, by its stack. If that never ends, kill its process: its restart policy decides then."

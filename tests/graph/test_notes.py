@@ -19,10 +19,11 @@ def test_old_waits_for_somebody_who_runs_are_slow_and_young_ones_are_nothing() -
 
 
 def test_waits_for_the_outside_are_external_and_told_earlier() -> None:
-    scene = Scene().start("a", "b").wait("a", atom("ext=approval"), label="approval").wait("b", atom("p=a"))
+    scene = Scene().start("a", "b").wait("a", atom("ext=approval"), label="human: approval (asked Ada)").wait("b", atom("p=a"))
     assert told(scene, 20.0) == ()
     (one,) = told(scene, 40.0)
     assert (one.cause, one.culprits, one.waiters) == ("external", (), ("a", "b"))
+    assert "a waits for human: approval (asked Ada), and nobody in the run can help" in one.text
 
 
 def test_units_that_running_holders_keep_starve_who_waits_for_them() -> None:
