@@ -96,8 +96,7 @@ def progress(what: str = "step", n: int = 1) -> None:
     """
     text(what, name="unknot.progress: what")
     count = whole(n, name="unknot.progress: n", least=0)
-    process = current("unknot.progress")
-    process.progress[what] = process.progress.get(what, 0) + count
+    current("unknot.progress").progressed(what, count)
 
 
 __all__: list[str] = ["Lock", "Mailbox", "Weights", "external", "progress"]

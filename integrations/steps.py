@@ -6,6 +6,7 @@ A trainer's steps are those of its group (`integrations.torch.steps`), every oth
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator
 from typing import Any, cast
@@ -58,6 +59,6 @@ def member_steps(process: Process) -> MemberSteps:
     config = process.config
     made = MemberSteps(
         process.store, process.recorder, seed=config.seed, weights_kept=config.weights_kept,
-        drop=dropping(process.store, config.on_abandoned),
+        drop=dropping(process.store, config.on_abandoned), on_commit=functools.partial(process.progressed, "steps"),
     )  # fmt: skip
     return _own.setdefault(process, made)

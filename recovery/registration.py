@@ -193,7 +193,8 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     state: `starting`, `alive`, `done` or `dead`; `unknown` for a member that nobody has heard of. silent_s: how long ago the
     last heartbeat was, by Redis' clock. ended_at: 0 while it lives. records: number of the last record that its process says
-    it has written, 0 if it says nothing. crash: the last one.
+    it has written, 0 if it says nothing. crash: the last one. progress_n, progress_at: how much its process has marked in all
+    (0: nothing), and when last.
     """
 
     member: str
@@ -211,6 +212,8 @@ class MemberInfo(msgspec.Struct, frozen=True, kw_only=True):
     actor_id: str = ""
     records: int = 0
     crash: Crash | None = None
+    progress_n: int = 0
+    progress_at: float = 0.0
 
     @property
     def source(self) -> str:
@@ -249,6 +252,7 @@ def end_other(store: Store, member: str, *, state: Literal["done", "dead"], erro
 def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
     fields = {key.decode(): value.decode(errors="replace") for key, value in zip(flat[::2], flat[1::2], strict=True)}
     beat_at = float(fields.get("beat_at") or 0)
+    marks = _marks(fields.get("progress"))
     return MemberInfo(
         member=name,
         role=fields.get("role", ""),
@@ -265,7 +269,22 @@ def _member_info(name: str, flat: list[bytes], at: float) -> MemberInfo:
         actor_id=fields.get("actor_id", ""),
         records=int(fields.get("n") or 0),
         crash=_crash(fields.get("crash")),
+        progress_n=sum(mark.n for mark in marks),
+        progress_at=max((mark.at for mark in marks), default=0.0),
     )
+
+
+class _Marked(msgspec.Struct, frozen=True):
+    n: int
+    at: float
+
+
+def _marks(text: str | None) -> list[_Marked]:
+    """Of another version's process, none."""
+    try:
+        return list(msgspec.json.decode(text or "{}", type=dict[str, _Marked]).values())
+    except msgspec.DecodeError:
+        return []
 
 
 def _crash(text: str | None) -> Crash | None:

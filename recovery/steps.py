@@ -49,6 +49,7 @@ class MemberSteps:
         weights_kept: how many versions of published weights stay.
         drop: whether to consume a received item without showing it; None shows all.
         pause: waits so many seconds.
+        on_commit: called after each commit.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class MemberSteps:
         weights_kept: int = VERSIONS_KEPT,
         drop: Callable[[Item], bool] | None = None,
         pause: Callable[[float], object] = time.sleep,
+        on_commit: Callable[[], object] = lambda: None,
     ) -> None:
         self.store = store
         self.recorder = recorder
@@ -67,6 +69,7 @@ class MemberSteps:
         self.weights_kept = weights_kept
         self.drop = drop
         self._pause = pause
+        self._on_commit = on_commit
         self._lock = threading.Lock()
         self._open: Step | None = None
         self._boxes: dict[str, Mailbox] = {}
@@ -208,6 +211,7 @@ class MemberSteps:
         reached("step.commit.after", self.recorder.member)
         self._forget(step, locks)
         step.move("committed")
+        self._on_commit()
         self._next = step.seq + 1
 
     def _forget(self, step: Step, locks: dict[str, int]) -> None:

@@ -40,7 +40,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     counts as dead. answer_limit_s: how long a collection round waits for a publisher before it is
     `unresponsive`. confirm_hold_s: how long a component is left alone after a remedy. leader_lease_s: when
     another monitor takes over. slow_after_s, external_after_s: from which age a wait for a running member or
-    an outside party is an incident. on_deadlock: the highest rung of the remedy ladder that may be used.
+    an outside party is an incident. livelock_after_s: from which time without progress a member that runs is
+    one. on_deadlock: the highest rung of the remedy ladder that may be used.
     on_silent: whether a member whose process is stopped is replaced (`restart`), or only told of (`alert`).
     webhook_url, webhook_secret_file, webhook_secret: where alerts go, and what signs them. store_limit_s: how
     long a call waits for Redis before it fails. checkpoints_keep: how many whole checkpoints of the run are kept.
@@ -59,6 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     confirm_hold_s: float = 2.0
     leader_lease_s: float = 3.0
     slow_after_s: float = 120.0
+    livelock_after_s: float = 600.0
     external_after_s: float = 30.0
     on_deadlock: Rung = "break"
     on_silent: OnSilent = "restart"

@@ -194,6 +194,10 @@ class Process:
         """The run's store for observers, who would rather miss something than wait; with observation off, the only one."""
         return self._side_stores[0] if self._side_stores else self.store
 
+    def progressed(self, what: str, n: int = 1) -> None:
+        """Note `n` more of what this process gets done; told with the next heartbeat."""
+        self.progress[what] = self.progress.get(what, 0) + n
+
     def mark(self, what: Mark, *, at: float | None = None) -> None:
         """A process that took the place of a lost one came so far (`at`: seconds, now by default). Never fails; counted."""
         if self.incarnation > 1 and what not in self._marked:

@@ -195,6 +195,7 @@ class Ledger:
         step.publish_now()
         self.advance()
         self.process.mark("committed")
+        self.process.progressed("steps")
         if wants:
             self._grant()
             self._save()

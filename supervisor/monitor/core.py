@@ -30,6 +30,7 @@ from unknot.supervisor.incidents import Incident
 from unknot.supervisor.monitor import telling
 from unknot.supervisor.monitor.candidates import Candidates
 from unknot.supervisor.monitor.case import Case, Stage
+from unknot.supervisor.monitor.circling import Progress
 from unknot.supervisor.monitor.instructions import (
     AskRound,
     BreakGroup,
@@ -68,6 +69,7 @@ class MonitorCore:
         self._truth = StoreTruth()
         self._rests = Rests()
         self._usual = UsualWaits()
+        self._progress = Progress(config.livelock_after_s)
         self._keys: dict[str, str] = {}
         self._changed = True
         self._now: float | None = None
@@ -111,6 +113,7 @@ class MonitorCore:
             told += self._tell(telling.death(member, run=self._run, now=now))
         for member in self._roster.crashed(now):
             told += self._tell(telling.crash(member, run=self._run, now=now))
+        told += self._circles(now)
         return told + self._missing() + self._silences(now) + self._evaluate(now)
 
     def checkpoints(self, failed: Iterable[FailedSave], now: float) -> list[Instruction]:
@@ -398,6 +401,17 @@ class MonitorCore:
     def _is_told_silent(self, source: str) -> bool:
         cases = (case.incident for case in self.cases.values())
         return any(one.cause == "unresponsive" and one.culprits == (source,) for one in cases)
+
+    def _circles(self, now: float) -> list[Instruction]:
+        """Members that run and get nowhere; over once they mark progress again."""
+        found = {telling.circle_id(self._run, one): one for one in self._progress.circles(self.graph, self._roster.all(), now)}
+        told: list[Instruction] = []
+        for case in [c for c in self.cases.values() if c.incident.cause == "livelock"]:
+            if case.incident.id not in found:
+                told += self._close(case, now, telling.resolution(case.incident))
+        for circle in found.values():
+            told += self._tell_slow(telling.circle(circle, run=self._run, now=now), now)
+        return told
 
     def _old_waits(self, now: float) -> list[Instruction]:
         self._usual.observe(self.graph.waiting(), now)

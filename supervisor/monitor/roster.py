@@ -92,6 +92,10 @@ class Roster:
         member = self._members.get(source.partition("#")[0])
         return member is not None and member.source != source and member.state != "starting"
 
+    def all(self) -> Iterable[MemberInfo]:
+        """Every member."""
+        return self._members.values()
+
     def driver(self) -> str:
         """The source of the run's driver, '' while none lives."""
         alive = (m.source for m in self._members.values() if m.role == "driver" and m.state == "alive")

@@ -17,6 +17,7 @@ from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
+from unknot.supervisor.monitor.circling import Circle
 from unknot.supervisor.monitor.what_to_do import AFTER_A_CRASH, about_death, about_old_wait, about_silence
 
 OLD_WAITS = frozenset({"slow", "external", "starved"})
@@ -61,7 +62,7 @@ def _lines(graph: LiveGraph, finding: Finding, now: float) -> tuple[Line, ...]:
 def with_stacks(incident: Incident, stacks: dict[str, tuple[str, ...]]) -> Incident:
     """The incident with more evidence; for a slow one, a line that tells where each culprit is now."""
     lines = incident.lines
-    if incident.cause in ("slow", "starved"):
+    if incident.cause in ("slow", "starved", "livelock"):
         told = {line.participant for line in lines}
         lines += tuple(
             Line(participant=f"{source} now", resource="", text=f"{source} is now at {_place(stack)}.", culprit=True)
@@ -161,6 +162,28 @@ def crash(member: MemberInfo, *, run: str, now: float) -> Incident:
     )  # fmt: skip
 
 
+def circle_id(run: str, found: Circle) -> str:
+    """One incident for each time that a process stops making progress."""
+    return incident_id(run, f"circle:{found.member.source}:{found.member.progress_n}")
+
+
+def circle(found: Circle, *, run: str, now: float) -> Incident:
+    """A member that runs and makes no progress."""
+    member, without = found.member, age(found.without_s)
+    usual = f", one every {age(found.usual_s)} before" if found.usual_s is not None else ""
+    text = (
+        f"{member.source} runs and stands nowhere for long, and has marked no progress for {without} ({member.progress_n} marks until "
+        f"then{usual}): it may go round in circles."
+    )
+    return Incident(
+        id=circle_id(run, found), run=run, cause="livelock", kind="circling", state="open",
+        headline=f"LIVELOCK in run {run}: {bare(member.source)} runs without progress (for {without})",
+        lines=(Line(participant=member.source, resource="", text=text, since=member.progress_at, culprit=True),),
+        culprits=(member.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
+        advice=about_old_wait("livelock", (member.source,), ""),
+    )  # fmt: skip
+
+
 def checkpoint_failed(failed: FailedSave, *, run: str, now: float) -> Incident:
     """A manifest was not committed. One incident until one is, however many fail in between."""
     what = f"the checkpoint of group {failed.group} before step {failed.seq} was not made"
@@ -256,6 +279,6 @@ def resolution(incident: Incident) -> str:
         return f"freed by {done[-1].remedy} of {shown(done[-1].target)}"
     return {
         "slow": "the wait has ended", "starved": "the wait has ended", "external": "the outside answered",
-        "unresponsive": "it answers again",
+        "unresponsive": "it answers again", "livelock": "it makes progress again, or has ended",
         "dead": "a new incarnation has registered", "checkpoint": "a checkpoint was committed",
     }.get(incident.cause, "the waits have ended by themselves")  # fmt: skip

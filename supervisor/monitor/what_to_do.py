@@ -36,4 +36,6 @@ def about_old_wait(cause: Cause, roots: Iterable[str], resource: str) -> str:
         return f"Answer {resource}, or give the call that waits for it a time-out of its own, so that the run goes on without it."
     if cause == "starved":
         return f"Have {named} give units of {shown(resource)} back sooner, or let there be more of them."
+    if cause == "livelock":
+        return f"See where {named} is now, by its stack: a retry that never succeeds needs an end of its own, with a pause that grows."
     return f"See where {named} is now, by its stack. If that never ends, kill its process: its restart policy decides then."

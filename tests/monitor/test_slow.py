@@ -148,3 +148,52 @@ def test_units_that_a_running_member_keeps_starve_those_who_wait_for_them() -> N
     desk.party(B).wake().tell()
     desk.later(15.0)
     assert desk.incident().resolution == "the wait has ended"
+
+
+def test_who_runs_and_marks_no_progress_any_more_is_told_with_where_it_is_until_it_marks_some() -> None:
+    desk = desk_of(A, livelock_after_s=60.0)
+
+    def look(n: int, at: float) -> None:
+        desk.later(1.0)
+        desk.members(member(A, beat_at=desk.now, progress_n=n, progress_at=at))
+
+    for n in range(1, 6):
+        look(n, desk.now)
+    last = desk.now - 1.0
+    while desk.now < last + 59.0:
+        look(5, last)
+    assert desk.opened() == []
+    look(5, last)
+    look(5, last)
+    found = desk.incident()
+    assert (found.cause, found.culprits, found.state) == ("livelock", (A,), "open")
+    assert found.lines[0].text.startswith("agent/a#1 runs and stands nowhere for long, and has marked no progress for 6")
+    assert "(5 marks until then, one every 1 s before)" in found.lines[0].text
+    assert found.advice.startswith("See where agent/a is now")
+    stacks = desk.last(CollectStacks)
+    desk.acknowledge(stacks.keys.values(), "MainThread: retry.py:7 send < retry.py:1 run")
+    assert any("is now at retry.py:7 send" in line.text for line in desk.core.cases[found.id].incident.lines)
+    look(5, last)
+    assert len(desk.opened()) == 1
+    look(6, desk.now)
+    assert (desk.incident().state, desk.incident().resolution) == ("resolved", "it makes progress again, or has ended")
+
+
+def test_who_has_never_marked_progress_stands_in_an_old_wait_or_usually_takes_as_long_is_no_circle() -> None:
+    desk = desk_of(A, B, C, livelock_after_s=60.0, slow_after_s=10_000.0, external_after_s=10_000.0)
+    desk.party(B).hold("lock:x").tell()
+    desk.party(A).wait(atom("lock:x")).tell()
+    begun = desk.now
+    while desk.now < begun + 150.0:
+        desk.later(1.0)
+        desk.members(
+            member(A, beat_at=desk.now, progress_n=9, progress_at=begun),
+            member(B, beat_at=desk.now),
+            member(C, beat_at=desk.now, progress_n=1 + int(desk.now - begun) // 30, progress_at=begun + (desk.now - begun) // 30 * 30),
+        )
+    assert desk.opened() == []
+    for _ in range(100):
+        desk.later(1.0)
+        calm = [member(one, beat_at=desk.now) for one in (A, B)]
+        desk.members(*calm, member(C, beat_at=desk.now, progress_n=6, progress_at=begun + 150.0))
+    assert desk.opened() == [], "it usually takes 30 s, so 100 s are not ten times as long"
