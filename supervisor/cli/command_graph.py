@@ -45,6 +45,13 @@ class EdgeItem(Edge, frozen=True, kw_only=True, tag_field="item", tag="edge"):
     """One edge as it is published."""
 
 
+def chosen_format(named: Format | None, *, as_json: bool) -> Format:
+    """The format that is meant. Raises ConfigError where two are asked for."""
+    if as_json and named not in (None, "json"):
+        raise ConfigError(what=f"--json and --format {named} ask for two formats", todo="give one of them")
+    return "json" if as_json else named or "text"
+
+
 def draw(wanted: Wanted, options: GraphOptions, shown: Look) -> int:
     """Write the picture to stdout; the exit code. Raises ConfigError, TraceError, StoreUnavailable."""
     if options.until is not None and options.trace is None:

@@ -7,7 +7,6 @@ read of Redis. The end of the run ends the watching.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +19,7 @@ from unknot.supervisor.cli.changes import Change, changes
 from unknot.supervisor.cli.command_status import find, look_once, show
 from unknot.supervisor.cli.connect import Target, connect
 from unknot.supervisor.cli.json_output import change_document
-from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note
+from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, reader_leaves
 from unknot.supervisor.cli.render_status import status_lines
 from unknot.supervisor.cli.snapshot import Snapshot, read_snapshot
 from unknot.supervisor.cli.text import Line, line, span
@@ -79,10 +78,8 @@ def _looks(target: Target, first: Snapshot, limit_s: float, interval_s: float) -
     """Snapshots until the run has ended, or its Redis went away while it was ending."""
     yield first
     last = first
-    pause = threading.Event()
     with connect(target, limit_s=limit_s) as store:
-        while last.run.state != "closed":
-            pause.wait(interval_s)
+        while last.run.state != "closed" and not reader_leaves(interval_s):
             try:
                 last = read_snapshot(store)
             except StoreUnavailable:
