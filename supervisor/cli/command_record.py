@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 import time
@@ -15,10 +16,14 @@ from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.command_status import ask
 from unknot.supervisor.cli.connect import Target, connect, no_such_run
 from unknot.supervisor.cli.ended import left_by
+from unknot.supervisor.cli.in_time import answered
 from unknot.supervisor.cli.output import note
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.store.redis_store import RedisStore
 from unknot.supervisor.tape import Tape
+
+# A turn waits for news before it ends.
+_TURN_S = 1.0
 
 
 def record(path: Path, wanted: Wanted, *, for_s: float | None) -> int:
@@ -27,9 +32,10 @@ def record(path: Path, wanted: Wanted, *, for_s: float | None) -> int:
     with store, _made(path) as file, _stopped_by_signal() as stop:
         tape = Tape(store, file.write)
         until = time.monotonic() + for_s if for_s is not None else float("inf")
+        in_time = functools.partial(answered, limit_s=wanted.limit_s + _TURN_S, where=store.where)
         try:
-            tape.start()
-            while tape.turn() and not stop.is_set() and time.monotonic() < until:
+            in_time(tape.start)
+            while in_time(tape.turn) and not stop.is_set() and time.monotonic() < until:
                 file.flush()
         except StoreUnavailable:
             if left_by(target) is None:

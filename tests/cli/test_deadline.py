@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,22 @@ def test_a_watched_server_that_begins_to_drip_is_3(
         _, stderr = process.communicate(timeout=LIMIT_S)
     assert process.returncode == exit_codes.UNREACHABLE
     assert "it has not answered in full within 2 s" in only_line(stderr)
+
+
+def test_a_recorded_server_that_begins_to_drip_is_3(
+    spawn: Callable[..., subprocess.Popen[str]], redis_url: str, store: RedisStore, tmp_path: Path
+) -> None:
+    Scene(store).member("trainer/0")
+    trace = tmp_path / "trace.jsonl"
+    with dripping(redis_url) as server:
+        process = spawn("record", str(trace), "--timeout", "2s", "--redis", server.url)
+        while not trace.exists() or not trace.stat().st_size:
+            assert process.poll() is None
+            store.time()
+        server.drip()
+        _, stderr = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == exit_codes.UNREACHABLE
+    assert "it has not answered in full" in only_line(stderr)
 
 
 def test_a_receiver_of_alerts_that_drips_is_5_by_the_timeout(bare: Run) -> None:
