@@ -12,6 +12,8 @@ from typing import TextIO
 
 import structlog
 
+from unknot.graph.draw import visible
+
 
 def configure_logs(level: str = "info", *, stream: TextIO | None = None, json: bool | None = None) -> None:
     """Set structlog up for this process.
@@ -27,6 +29,7 @@ def configure_logs(level: str = "info", *, stream: TextIO | None = None, json: b
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info if as_json else _leave,
+            _leave if as_json else _visible,
             structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -38,3 +41,8 @@ def configure_logs(level: str = "info", *, stream: TextIO | None = None, json: b
 def _leave(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """The console renderer shows exceptions itself."""
     return event
+
+
+def _visible(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Names come from outside: on a terminal they must not act."""
+    return {key: visible(value) if isinstance(value, str) else value for key, value in event.items()}

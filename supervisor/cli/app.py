@@ -165,8 +165,9 @@ def graph(
     shown: Look,
     *,
     format: Annotated[  # noqa: A002
-        Literal["text", "dot", "mermaid", "svg", "json"], typer.Option("--format", "-o", help="What to write on stdout.")
-    ] = "text",
+        Literal["text", "dot", "mermaid", "svg", "json"] | None,
+        typer.Option("--format", "-o", help="What to write on stdout; text if nothing is said."),
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Of a recorded trace instead of a live run.")
     ] = None,
@@ -183,7 +184,7 @@ def graph(
     from unknot.supervisor.cli import command_graph
 
     options = command_graph.GraphOptions(
-        format="json" if json else format, trace=trace, until=until, everybody=everybody, limit=limit
+        format=command_graph.chosen_format(format, as_json=json), trace=trace, until=until, everybody=everybody, limit=limit
     )
     raise typer.Exit(command_graph.draw(asked, options, shown))
 

@@ -14,6 +14,7 @@ from unknot.supervisor.alerts.delivery import Attempt, Schedule, Sender, decide,
 from unknot.supervisor.alerts.webhook import endpoint
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.connect import RUN_ENV
+from unknot.supervisor.cli.in_time import TooLate, within
 from unknot.supervisor.cli.json_output import document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, warn
 from unknot.supervisor.cli.text import line, span
@@ -41,8 +42,11 @@ def alerts_test(url: str, secret_file: Path | None, wanted: Wanted, shown: Look,
     require_extra()
     began = time.time()
     alert = trial_alert(wanted.run or os.environ.get(RUN_ENV) or "none", at=began, nonce=secrets.token_hex(8))
-    attempt = sender.send(alert, at=began)
-    sender.close()
+    try:
+        attempt = within(lambda: sender.send(alert, at=began), wanted.limit_s)
+        sender.close()
+    except TooLate:
+        attempt = Attempt(why=f"no answer within {wanted.limit_s:g} s")
     item = _item(alert.id, sender.endpoint.shown, attempt, time.time() - began)
     if as_json:
         emit_json(document("alerts_test", [item], at=began))

@@ -19,8 +19,9 @@ from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.recovery.manifest import Manifest
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.checkpoint_views import CheckpointView, item_of, list_lines, show_lines, verify_lines
-from unknot.supervisor.cli.command_status import find
-from unknot.supervisor.cli.connect import RUN_ENV, connect, no_such_run
+from unknot.supervisor.cli.command_status import ask
+from unknot.supervisor.cli.connect import RUN_ENV, Target, connect, no_such_run
+from unknot.supervisor.cli.ended import RunHasEnded
 from unknot.supervisor.cli.json_output import document
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, warn
 from unknot.supervisor.cli.text import Glyphs, Line
@@ -118,30 +119,34 @@ def _in_directory(directory: Path) -> Found:
 
 def _of_run(wanted: Wanted) -> Found:
     try:
-        target = find(wanted)
-        with connect(target, limit_s=wanted.limit_s) as store:
-            if not store.command("EXISTS", store.key("run")):
-                raise no_such_run(target, limit_s=wanted.limit_s)
-            manifests = committed_manifests(store)
-            places = {attempt.id: attempt.directory for attempt in all_attempts(store)}
-    except StoreUnavailable:
-        left = _left_behind(wanted)
+        run, views = ask(wanted, lambda target: _committed(target, limit_s=wanted.limit_s))
+    except StoreUnavailable as error:
+        left = _left_behind(wanted, error.kept.run if isinstance(error, RunHasEnded) else None)
         if left is None:
             raise
         note(f"no live run is reached; this is what lies in {left}")
         return _in_directory(left)
-    views = tuple(_view(manifest, places.get(manifest.id, "")) for manifest in manifests)
     elsewhere = sorted({str(view.folder.parent) for view in views if not view.folder.parent.is_dir()})
     problems = tuple(f"{place} is not on this host, its files were not looked at" for place in elsewhere)
-    return Found(where=f"run {target.run}", views=views, problems=problems)
+    return Found(where=f"run {run}", views=views, problems=problems)
+
+
+def _committed(target: Target, *, limit_s: float) -> tuple[str, tuple[CheckpointView, ...]]:
+    """The run's name, and its checkpoints as the store knows them."""
+    with connect(target, limit_s=limit_s) as store:
+        if not store.command("EXISTS", store.key("run")):
+            raise no_such_run(target, limit_s=limit_s)
+        manifests = committed_manifests(store)
+        places = {attempt.id: attempt.directory for attempt in all_attempts(store)}
+    return target.run, tuple(_view(manifest, places.get(manifest.id, "")) for manifest in manifests)
 
 
 def _view(manifest: Manifest, directory: str) -> CheckpointView:
     return CheckpointView(manifest=manifest, folder=Path(directory) / manifest.id)
 
 
-def _left_behind(wanted: Wanted) -> Path | None:
-    run = wanted.run or os.environ.get(RUN_ENV) or None
+def _left_behind(wanted: Wanted, ended: str | None) -> Path | None:
+    run = ended or wanted.run or os.environ.get(RUN_ENV) or None
     if wanted.redis is not None or run is None:
         return None
     directory = checkpoints_directory(run)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.connect import effective, target_of
+from unknot.supervisor.cli.command_status import place_of
+from unknot.supervisor.cli.connect import Target, connect, effective, target_of
+from unknot.supervisor.cli.in_time import answered
 from unknot.supervisor.cli.output import warn
 from unknot.supervisor.cli.wanted import Wanted
+from unknot.supervisor.config import EffectiveConfig
 
 
 def daemon(wanted: Wanted) -> int:
@@ -15,7 +18,13 @@ def daemon(wanted: Wanted) -> int:
 
     settings = effective(wanted)
     warn(settings.warnings)
-    target = target_of(wanted, settings)
+    target = answered(lambda: _reached(wanted, settings), limit_s=wanted.limit_s, where=place_of(settings))
     configure_logs(settings.config.log_level)
     run_monitor(target.url, target.run, settings.config)
     return exit_codes.OK
+
+
+def _reached(wanted: Wanted, settings: EffectiveConfig) -> Target:
+    target = target_of(wanted, settings)
+    connect(target, limit_s=wanted.limit_s).close()
+    return target

@@ -5,70 +5,105 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+import msgspec
+
 from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.supervisor.cli import exit_codes
-from unknot.supervisor.cli.command_status import find
-from unknot.supervisor.cli.connect import RUN_ENV, connect, no_such_run
+from unknot.supervisor.cli.command_status import ask
+from unknot.supervisor.cli.connect import RUN_ENV, Target, connect, effective, no_such_run, run_environment
+from unknot.supervisor.cli.ended import RunHasEnded
 from unknot.supervisor.cli.json_output import document, incident_item
 from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, warn
 from unknot.supervisor.cli.render_incident import explain_lines
 from unknot.supervisor.cli.snapshot import read_snapshot
+from unknot.supervisor.cli.text import line
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.incidents import Incident
-from unknot.supervisor.store.kept_incidents import kept_incidents
+from unknot.supervisor.store.kept_incidents import KeptIncidents, every_kept, kept_incidents
 
 LATEST = "latest"
 INCIDENTS_SEARCHED = 2000
 _IDS_SHOWN = 5
 
 
+class Searched(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's incidents, newest first, and when they were read, in seconds since the epoch."""
+
+    run: str
+    incidents: Sequence[Incident]
+    at: float
+    ended: bool = False
+
+
 def explain(name: str, wanted: Wanted, shown: Look, *, as_json: bool) -> int:
     """Show the incident `name`.
 
-    An id, the beginning of one, or `latest`. Raises ConfigError, StoreUnavailable.
+    An id, the beginning of one, or `latest`. Raises ConfigError, StoreUnavailable, OutputFailed.
     """
-    run, incidents, at = _incidents(wanted)
-    incident = choose(name, incidents, run=run)
+    searched, incident = choose(name, _searched(wanted))
+    if searched.ended:
+        note(f"run {searched.run} has ended; this is what it left behind")
+    items = [] if incident is None else [incident_item(incident)]
     if as_json:
-        emit_json(document("explain", [incident_item(incident)], at=at))
+        emit_json(document("explain", items, at=searched.at))
+    elif incident is None:
+        emit_lines([line(f"no incident in run {searched.run}")], shown=shown)
     else:
-        emit_lines(explain_lines(incident, shown.glyphs, now=at), shown=shown)
+        emit_lines(explain_lines(incident, shown.glyphs, now=searched.at), shown=shown)
     return exit_codes.OK
 
 
-def _incidents(wanted: Wanted) -> tuple[str, Sequence[Incident], float]:
-    """The run, its incidents newest first, and when they were read: from Redis, else what an ended run left behind."""
+def _searched(wanted: Wanted) -> Sequence[Searched]:
+    """The run that is meant, read from Redis; else what ended runs left behind, of the one that ended last first."""
     try:
-        target = find(wanted)
-        with connect(target, limit_s=wanted.limit_s) as store:
-            snapshot = read_snapshot(store, incidents=INCIDENTS_SEARCHED)
-    except StoreUnavailable:
-        kept = kept_incidents(wanted.run or os.environ.get(RUN_ENV) or None) if wanted.redis is None else None
-        if kept is None:
+        return [ask(wanted, lambda target: _read(target, limit_s=wanted.limit_s))]
+    except StoreUnavailable as error:
+        left = [error.kept] if isinstance(error, RunHasEnded) else _left_behind(wanted)
+        if not left:
             raise
-        note(f"run {kept.run} has ended; this is what it left behind")
-        return kept.run, kept.items[::-1], kept.at
+        return [Searched(run=one.run, incidents=one.items[::-1], at=one.at, ended=True) for one in left]
+
+
+def _read(target: Target, *, limit_s: float) -> Searched:
+    with connect(target, limit_s=limit_s) as store:
+        snapshot = read_snapshot(store, incidents=INCIDENTS_SEARCHED)
     if not snapshot.exists:
-        raise no_such_run(target, limit_s=wanted.limit_s)
+        raise no_such_run(target, limit_s=limit_s)
     warn(snapshot.problems)
-    return target.run, snapshot.incidents, snapshot.at
+    return Searched(run=target.run, incidents=snapshot.incidents, at=snapshot.at)
 
 
-def choose(name: str, incidents: Sequence[Incident], *, run: str) -> Incident:
-    """The one incident that `name` means; `incidents` newest first. Raises ConfigError."""
-    if not incidents:
-        raise ConfigError(what=f"run {run} has no incident", todo="see `supervisor status`")
+def _left_behind(wanted: Wanted) -> Sequence[KeptIncidents]:
+    if wanted.redis is not None:
+        return ()
+    env = run_environment(effective(wanted))
+    run = wanted.run or os.environ.get(RUN_ENV) or None
+    if run is None:
+        return every_kept(env)
+    kept = kept_incidents(run, env)
+    return () if kept is None else (kept,)
+
+
+def choose(name: str, among: Sequence[Searched]) -> tuple[Searched, Incident | None]:
+    """The one incident that `name` means, and whose it is; none where `latest` of a run without any is meant. Raises ConfigError."""
     if name == LATEST:
-        return incidents[0]
-    exact = [incident for incident in incidents if incident.id == name]
-    found = exact or [incident for incident in incidents if incident.id.startswith(name)]
+        newest = among[0]
+        return newest, next(iter(newest.incidents), None)
+    every = [(one, incident) for one in among for incident in one.incidents]
+    exact = [pair for pair in every if pair[1].id == name]
+    found = exact or [pair for pair in every if pair[1].id.startswith(name)]
     if len(found) == 1:
         return found[0]
-    ids = ", ".join(incident.id for incident in (found or incidents)[:_IDS_SHOWN])
+    ids = ", ".join(incident.id for _, incident in (found or every)[:_IDS_SHOWN])
     if found:
-        raise ConfigError(
-            what=f"{name!r} is the beginning of {len(found)} incidents: {ids}", todo="write more of it"
-        )
-    raise ConfigError(
-        what=f"run {run} has no incident {name!r}; newest: {ids}", todo="give one of these, or latest"
-    )
+        raise ConfigError(what=f"{name!r} is the beginning of {len(found)} incidents: {ids}", todo="write more of it")
+    raise _not_found(name, among, ids)
+
+
+def _not_found(name: str, among: Sequence[Searched], ids: str) -> ConfigError:
+    several = f"none of the {len(among)} runs that have ended here has an"
+    nowhere = f"run {among[0].run} has no" if len(among) == 1 else several
+    if not ids:
+        return ConfigError(what=f"{nowhere} incident", todo="see `supervisor status`, or give --run NAME of another run")
+    todo = "give one of these, or latest, or --run NAME of another run"
+    return ConfigError(what=f"{nowhere} incident {name!r}; newest: {ids}", todo=todo)

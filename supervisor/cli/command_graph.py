@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -22,6 +22,9 @@ from unknot.supervisor.cli.output import Look, emit, emit_json
 from unknot.supervisor.cli.text import ASCII
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.traces import opened
+
+if TYPE_CHECKING:
+    from unknot.supervisor.cli.connect import Target
 
 Format = Literal["text", "dot", "mermaid", "svg", "json"]
 _ASCII = str.maketrans({"→": "->", "—": "-", "✗": "x", "·": "-", "…": "..."})
@@ -43,6 +46,13 @@ class NodeItem(Node, frozen=True, kw_only=True, tag_field="item", tag="node"):
 
 class EdgeItem(Edge, frozen=True, kw_only=True, tag_field="item", tag="edge"):
     """One edge as it is published."""
+
+
+def chosen_format(named: Format | None, *, as_json: bool) -> Format:
+    """The format that is meant. Raises ConfigError where two are asked for."""
+    if as_json and named not in (None, "json"):
+        raise ConfigError(what=f"--json and --format {named} ask for two formats", todo="give one of them")
+    return "json" if as_json else named or "text"
 
 
 def draw(wanted: Wanted, options: GraphOptions, shown: Look) -> int:
@@ -90,12 +100,14 @@ def _of_trace(options: GraphOptions) -> tuple[LiveGraph, float]:
 
 
 def _of_run(wanted: Wanted) -> tuple[LiveGraph, float]:
-    from unknot.supervisor.cli.command_status import find
+    from unknot.supervisor.cli.command_status import ask
     from unknot.supervisor.cli.connect import connect, no_such_run
     from unknot.supervisor.monitor.once import graph_now
 
-    target = find(wanted)
-    with connect(target, limit_s=wanted.limit_s) as store:
-        if store.command("HGET", store.key("run"), "state") is None:
-            raise no_such_run(target, limit_s=wanted.limit_s)
-        return graph_now(store)
+    def work(target: Target) -> tuple[LiveGraph, float]:
+        with connect(target, limit_s=wanted.limit_s) as store:
+            if store.command("HGET", store.key("run"), "state") is None:
+                raise no_such_run(target, limit_s=wanted.limit_s)
+            return graph_now(store)
+
+    return ask(wanted, work)

@@ -1,13 +1,12 @@
 """`supervisor watch`: a live picture on a terminal, one line per change anywhere else.
 
 Slurm logs, CI and pipes get lines and no cursor tricks; `--json` makes each line a document. A look is one
-read of Redis. The end of the run ends the watching.
+read of Redis. The end of the run ends the watching, also where its Redis goes away with it before that was read.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -17,14 +16,18 @@ from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.supervisor.alerts.payload import rfc3339
 from unknot.supervisor.cli import exit_codes
 from unknot.supervisor.cli.changes import Change, changes
-from unknot.supervisor.cli.command_status import find, look_once, show
+from unknot.supervisor.cli.command_status import ask, look_once, show
 from unknot.supervisor.cli.connect import Target, connect
+from unknot.supervisor.cli.ended import RunHasEnded, last_word, left_by
+from unknot.supervisor.cli.in_time import answered
 from unknot.supervisor.cli.json_output import change_document
-from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note
+from unknot.supervisor.cli.output import Look, emit_json, emit_lines, note, reader_leaves
 from unknot.supervisor.cli.render_status import status_lines
 from unknot.supervisor.cli.snapshot import Snapshot, read_snapshot
 from unknot.supervisor.cli.text import Line, line, span
 from unknot.supervisor.cli.wanted import Wanted
+from unknot.supervisor.store.address import shown_address
+from unknot.supervisor.store.redis_store import RedisStore
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -59,12 +62,19 @@ def watch(wanted: Wanted, shown: Look, options: WatchOptions) -> int:
 
     Raises ConfigError, StoreUnavailable.
     """
-    target = find(wanted)
-    first = look_once(target, limit_s=wanted.limit_s)
+    try:
+        target, first = ask(wanted, lambda target: (target, look_once(target, limit_s=wanted.limit_s)))
+    except RunHasEnded as end:
+        if options.once:
+            raise
+        return _shown(iter([last_word(end.kept, None)]), shown, options)
     if options.once:
         show(first, shown, as_json=options.as_json, thing="watch")
         return _verdict(first, options)
-    looks = _looks(target, first, wanted.limit_s, options.interval_s)
+    return _shown(_looks(target, first, wanted.limit_s, options.interval_s), shown, options)
+
+
+def _shown(looks: Iterator[Snapshot], shown: Look, options: WatchOptions) -> int:
     if sys.stdout.isatty() and not options.as_json:
         return _on_terminal(looks, shown, options)
     return _as_lines(looks, shown, options)
@@ -79,17 +89,36 @@ def _looks(target: Target, first: Snapshot, limit_s: float, interval_s: float) -
     """Snapshots until the run has ended, or its Redis went away while it was ending."""
     yield first
     last = first
-    pause = threading.Event()
-    with connect(target, limit_s=limit_s) as store:
-        while last.run.state != "closed":
-            pause.wait(interval_s)
-            try:
-                last = read_snapshot(store)
-            except StoreUnavailable:
-                if last.run.state == "closing":
-                    return
+    look = _Eye(target, limit_s)
+    while last.run.state != "closed" and not reader_leaves(interval_s):
+        try:
+            last = look()
+        except StoreUnavailable:
+            kept = left_by(target)
+            if kept is None and last.run.state != "closing":
                 raise
-            yield last
+            if kept is not None:
+                yield last_word(kept, last)
+            return
+        yield last
+
+
+class _Eye:
+    """Looks at a run again and again over one connection."""
+
+    def __init__(self, target: Target, limit_s: float) -> None:
+        self._target = target
+        self._limit_s = limit_s
+        self._store: RedisStore | None = None
+
+    def __call__(self) -> Snapshot:
+        """One look. Raises StoreUnavailable, also when it takes longer than --timeout in all."""
+        return answered(self._look, limit_s=self._limit_s, where=shown_address(self._target.url))
+
+    def _look(self) -> Snapshot:
+        if self._store is None:
+            self._store = connect(self._target, limit_s=self._limit_s)
+        return read_snapshot(self._store)
 
 
 def _as_lines(looks: Iterator[Snapshot], shown: Look, options: WatchOptions) -> int:

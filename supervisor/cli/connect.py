@@ -11,19 +11,25 @@ import msgspec
 from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.config import EffectiveConfig, load_config
+from unknot.supervisor.store.kept_incidents import kept_incidents
 from unknot.supervisor.store.location import FoundServer, discover, validate_run_name
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 
 RUN_ENV = "SUPERVISOR_RUN"
 RUN_DIR_ENV = "SUPERVISOR_RUN_DIR"
 _NAMES_SHOWN = 8
+# How long it may take to find out what answers instead, where nothing answers as Redis does.
+_PROBE_S = 1.5
+# A private server is on this machine: it answers, or it is gone.
+_PRIVATE_RETRY_S = 0.5
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Which run: the address of its Redis (for connecting, never for showing) and its name."""
+    """Which run: the address of its Redis (for connecting, never for showing) and its name. `server`: its private one, if it was found."""
 
     url: str
     run: str
+    server: FoundServer | None = None
 
 
 def effective(wanted: Wanted, env: Mapping[str, str] = os.environ) -> EffectiveConfig:
@@ -40,7 +46,7 @@ def target_of(wanted: Wanted, config: EffectiveConfig, env: Mapping[str, str] = 
     url = config.config.redis
     if url is not None:
         return Target(url=url, run=run or _only(live_runs(url, limit_s=wanted.limit_s)))
-    here = _with_run_dir(env, config)
+    here = run_environment(config, env)
     servers = discover(run, here)
     if not servers:
         raise _nothing_found(run, here)
@@ -56,19 +62,23 @@ def _run_of_environment(env: Mapping[str, str]) -> str | None:
         raise ConfigError(what=f"{RUN_ENV}: {error.what}", todo=error.todo) from None
 
 
-def _with_run_dir(env: Mapping[str, str], config: EffectiveConfig) -> Mapping[str, str]:
+def run_environment(config: EffectiveConfig, env: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """The environment with the directory of runs that the settings choose."""
     run_dir = config.config.run_dir
     return env if run_dir is None else {**env, RUN_DIR_ENV: run_dir}
 
 
 def _of_server(server: FoundServer) -> Target:
-    return Target(url=server.url, run=server.run)
+    return Target(url=server.url, run=server.run, server=server)
 
 
 def _nothing_found(run: str | None, env: Mapping[str, str]) -> StoreUnavailable:
     others = sorted({server.run for server in discover(None, env)})
     if run is None:
         why = "no run lives on this machine, and no --redis was given"
+    elif kept_incidents(run, env) is not None:
+        todo = f"see `supervisor explain latest --run {run}` for what it left behind"
+        return StoreUnavailable(where="any address", why=f"run {run!r} has ended", todo=todo)
     else:
         named = f" (live: {_listed(others)})" if others else ""
         why = f"no run {run!r} lives on this machine{named}, and no --redis was given"
@@ -91,8 +101,10 @@ def _listed(runs: Sequence[str]) -> str:
 
 
 def connect(target: Target, *, limit_s: float) -> RedisStore:
-    """A store for the run. Raises StoreUnavailable."""
-    limits = StoreLimits(connect_s=limit_s, answer_s=limit_s, retry_s=limit_s)
+    """A store for the run. Within `limit_s` it is found too what is wrong. Raises StoreUnavailable."""
+    each_s = max(limit_s - _PROBE_S, limit_s / 2)
+    again_s = each_s if target.server is None else min(each_s, _PRIVATE_RETRY_S)
+    limits = StoreLimits(connect_s=each_s, answer_s=each_s, retry_s=again_s)
     return RedisStore.connect(target.url, target.run, limits=limits)
 
 

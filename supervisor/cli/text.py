@@ -50,6 +50,18 @@ def clean(text: str) -> str:
     return "".join(_visible(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
 
 
+def clean_json(text: str) -> str:
+    """The same JSON, with everything that could act on a terminal written as JSON's own escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def _visible(char: str) -> str:
     code = ord(char)
     if code < 0x100:

@@ -36,6 +36,11 @@ def run_app(app: typer.Typer, name: str) -> int:
         code = app(prog_name=name, standalone_mode=False)
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit as ended:
+        # The library ends with 1 when nobody reads its help to the end, which is no error.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return exit_codes.OK
+        raise
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()

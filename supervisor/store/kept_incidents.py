@@ -41,10 +41,18 @@ def keep_incidents(directory: Path, *, run: str, incidents: Sequence[Incident], 
 def kept_incidents(run: str | None, environ: Mapping[str, str] = os.environ) -> KeptIncidents | None:
     """What is left of `run`, or of the run that ended last; None if nothing is, or it cannot be read."""
     if run is not None:
-        paths = [run_directory(run, environ) / FILE]
-    else:
-        paths = sorted(runs_directory(environ).glob(f"*/{FILE}"), key=lambda path: path.stat().st_mtime)
+        return _read(run_directory(run, environ) / FILE)
+    return next(iter(every_kept(environ)), None)
+
+
+def every_kept(environ: Mapping[str, str] = os.environ) -> tuple[KeptIncidents, ...]:
+    """What is left of each run that has ended, of the one that ended last first; without what cannot be read."""
+    found = [kept for path in runs_directory(environ).glob(f"*/{FILE}") if (kept := _read(path)) is not None]
+    return tuple(sorted(found, key=lambda kept: kept.at, reverse=True))
+
+
+def _read(path: Path) -> KeptIncidents | None:
     try:
-        return msgspec.json.decode(paths[-1].read_bytes(), type=KeptIncidents) if paths else None
+        return msgspec.json.decode(path.read_bytes(), type=KeptIncidents)
     except (OSError, msgspec.DecodeError):
         return None

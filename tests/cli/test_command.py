@@ -155,8 +155,11 @@ class TestExplain:
     def test_a_run_without_incidents_says_so(self, quickly: Run, store: RedisStore) -> None:
         Scene(store)
         done = quickly("explain", "latest")
+        assert (done.returncode, done.stderr) == (exit_codes.OK, "")
+        assert done.stdout == f"no incident in run {store.run}\n"
+        done = quickly("explain", "inc_a1")
         assert done.returncode == exit_codes.USAGE
-        assert "has no incident" in only_line(done.stderr)
+        assert f"run {store.run} has no incident; see" in only_line(done.stderr)
 
     def test_json_holds_the_whole_incident_with_stacks(self, quickly: Run, store: RedisStore) -> None:
         Scene(store).knot()

@@ -86,6 +86,8 @@ def test_more_than_one_live_run_is_2_and_they_are_named(
         (("explain",), "supervisor explain: missing argument 'ID'; see 'supervisor explain --help'"),
         (("watch", "--fail-on", "deadlok"), "(did you mean deadlock?)"),
         (("graph", "--format", "svgg"), "(did you mean svg?)"),
+        (("graph", "--json", "--format", "svg"), "--json and --format svg ask for two formats; give one of them"),
+        (("graph", "--json", "-o", "text"), "--json and --format text ask for two formats"),
         (("graph", "--limit", "x"), "invalid value for '--limit': give a whole number"),
         (("replay", "-", "--until", "0"), "invalid value for '--until': give at least 1"),
         (("diagnose", ".", "--world-size", "2000000"), "'--world-size': give at most 1000000"),

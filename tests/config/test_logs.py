@@ -44,6 +44,15 @@ def test_lines_under_the_level_are_left_out() -> None:
     assert out.getvalue() == ""
 
 
+def test_for_people_a_name_from_outside_cannot_act_on_the_terminal() -> None:
+    out = io.StringIO()
+    configure_logs("info", stream=out, json=False)
+    structlog.get_logger().info("alert.queued", member="agent/a\x1b[2J", error="gone \x9b31m")
+    assert "agent/a?[2J" in out.getvalue()
+    assert "\x1b[2J" not in out.getvalue()
+    assert "\x9b" not in out.getvalue()
+
+
 def test_for_people_a_line_is_text() -> None:
     out = io.StringIO()
     configure_logs("info", stream=out, json=False)
