@@ -17,7 +17,7 @@ help:
 	@echo "make demo    a real training run hangs across three layers, is explained and freed; members are killed; the same weights"
 	@echo "make test    the test suite"
 	@echo "make chaos   kill -9 at named points of a real run, SEEDS=\"17 18\" STEPS=12 choose which: the weights must come out the same"
-	@echo "make chaos-short  the same with 6 steps and one seed, as in .ci/run"
+	@echo "make chaos-short  the same with 6 steps and three seeds whose faults all fire in them, as in .ci/run"
 	@echo "make test-long  the detector against brute force in 200,000 histories (hours)"
 	@echo "make lint    ruff, mypy, layer rules"
 	@echo "make smoke   sdist and wheel, used in an empty environment"
@@ -45,9 +45,10 @@ STEPS ?= 12
 chaos: $(STAMP)
 	$(BIN)/python -m tests.chaos.run --steps $(STEPS) $(SEEDS)
 
-# Few steps, and a seed whose faults all fire in them: a rank dies after its commit, the other one in the restore that follows.
+# Few steps, and seeds whose faults all fire in them: a rank dies after a commit, in a vote, and before it answers for a manifest; the other
+# one in the restore or the re-form that follows.
 chaos-short: $(STAMP)
-	$(BIN)/python -m tests.chaos.run --steps 6 11
+	$(BIN)/python -m tests.chaos.run --steps 6 11 14 41
 
 test-long: $(STAMP)
 	UNKNOT_SCENARIOS=200000 $(BIN)/python -m pytest tests/graph --timeout=0
