@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,8 +42,7 @@ class Driver(NamedTuple):
 def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, Any]) -> Driver:
     """The driver's own membership: settings read, Redis there, the run claimed, registered."""
     effective = load_config(explicit, os.environ, Path.cwd())
-    for warning in effective.warnings:
-        print(f"unknot: {warning}", file=sys.stderr)  # noqa: T201 - a person starts drivers
+    _warn(effective.warnings)
     config = effective.config
     if config.webhook_url is not None:
         endpoint_of(config)  # a secret that cannot be used is told here, not in the monitor's log
@@ -54,6 +54,7 @@ def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, An
     limits = StoreLimits(retry_s=config.store_limit_s)
     store = RedisStore.connect(config.redis, run, limits=limits)
     stack.callback(store.end)
+    _warn(store.warnings)
     claim = RunClaim.take(store, lease_s=config.lease_s)
     stack.callback(_release, claim)
     _make(directory)
@@ -65,6 +66,11 @@ def driver_process(stack: contextlib.ExitStack, run: str, explicit: dict[str, An
     process = processes.join(settings, store=store)
     _keep_renewing(stack, claim, run)  # ended before the process leaves and closes the store under it
     return Driver(process, claim, directory, config)
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"unknot: {warning}", file=sys.stderr)  # noqa: T201 - a person starts drivers
 
 
 def _make(directory: Path) -> None:
