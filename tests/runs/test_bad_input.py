@@ -18,7 +18,6 @@ from unknot.recovery.run import RunClaim, run_state
 from unknot.supervisor import process as processes
 from unknot.supervisor.store.redis_store import RedisStore
 
-
 pytestmark = pytest.mark.usefixtures("nothing_remains")
 
 
