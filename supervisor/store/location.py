@@ -119,7 +119,9 @@ def discover(run: str | None = None, environ: Mapping[str, str] = os.environ) ->
     """
     base = runs_directory(environ)
     try:
-        everywhere = sorted(base.iterdir()) if base.is_dir() else []
+        everywhere = sorted(base.iterdir())
+    except FileNotFoundError:
+        return ()
     except OSError as error:
         raise no_directory(base, "read", error) from None
     directories = everywhere if run is None else [base / validate_run_name(run)]

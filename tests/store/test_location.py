@@ -61,8 +61,11 @@ def test_a_directory_of_runs_that_is_no_path_is_refused_with_the_name_of_the_var
 
 
 def test_a_directory_of_runs_that_cannot_be_read_is_one_error_that_names_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read \(File name too long\); set SUPERVISOR_RUN_DIR"):
-        discover(None, {"SUPERVISOR_RUN_DIR": str(tmp_path / ("x" * 300))})
+    (tmp_path / "file").write_text("")
+    for path, why in (("x" * 300, "File name too long"), ("file", "Not a directory"), ("file/x", "Not a directory")):
+        for run in (None, "ppo-17"):
+            with pytest.raises(ConfigError, match=rf"cannot be read \({why}\); set SUPERVISOR_RUN_DIR"):
+                discover(run, {"SUPERVISOR_RUN_DIR": str(tmp_path / path)})
 
 
 def test_a_discovery_file_that_is_not_whole_is_no_file(tmp_path: Path) -> None:
