@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import redis
 
-from tests.cli.running import LIMIT_S, Run
+from tests.cli.running import LIMIT_S, ROOT, Run
 from unknot.supervisor.cli import exit_codes
+from unknot.supervisor.config import Config
+from unknot.supervisor.process import MONITOR_ENV, MonitorSettings
 from unknot.supervisor.store.embedded import start_redis
 
 PASSWORD = "hunter2-secret"
@@ -42,6 +47,19 @@ def test_a_user_without_the_permissions_ends_it_with_one_line(bare: Run, admin: 
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: cannot use Redis at 127.0.0.1:")
     assert "its user has no permission (NOPERM) for the " in line
+    assert PASSWORD not in line
+
+
+def test_the_monitor_that_a_driver_starts_says_the_same_in_one_line_of_its_log(admin: redis.Redis, own_url: str) -> None:
+    config = Config(redis=set_user(admin, own_url, "~* &* +@all -@scripting"))
+    told = msgspec.json.encode(MonitorSettings(run="ppo-17", config=config)).decode()
+    done = subprocess.run(
+        [sys.executable, "-m", "unknot.supervisor.monitor"], env={**os.environ, "PYTHONPATH": str(ROOT), MONITOR_ENV: told},
+        capture_output=True, text=True, timeout=LIMIT_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == exit_codes.UNREACHABLE
+    (line,) = done.stderr.splitlines()
+    assert "its user has no permission (NOPERM) for the command EVALSHA" in json.loads(line)["error"]
     assert PASSWORD not in line
 
 
