@@ -136,14 +136,15 @@ class RunClosed(UnknotError):
 
 
 class StoreUnavailable(UnknotError):
-    """Redis cannot be used: not reached in time, refused, or not what we need."""
+    """Redis cannot be used: not reached in time, refused, or not what we need. `lasting`: this does not pass by waiting."""
 
     where: str
     why: str
     todo: str
+    lasting: bool
 
-    def __init__(self, *, where: str, why: str, todo: str) -> None:
-        super().__init__(where=where, why=why, todo=todo)
+    def __init__(self, *, where: str, why: str, todo: str, lasting: bool = False) -> None:
+        super().__init__(where=where, why=why, todo=todo, lasting=lasting)
 
     def describe(self) -> str:
         """Where, why, and what to do. `where` never holds a password."""

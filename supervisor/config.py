@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -22,7 +22,7 @@ from unknot.recovery.manifest import DEFAULT_KEEP
 from unknot.recovery.values import COUNT_LIMIT, shown, suggestion
 from unknot.recovery.weights import VERSIONS_KEPT
 from unknot.supervisor.config_sources import PREFIX, Source, find_file, read_env, read_file
-from unknot.supervisor.config_values import Secret, mask_url, read_count, read_seconds
+from unknot.supervisor.config_values import Secret, check_host, mask_url, read_count, read_path, read_seconds
 
 Rung = Literal["alert", "interrupt", "break"]
 OnSilent = Literal["alert", "restart"]
@@ -238,12 +238,8 @@ def _read_value(source: Source, key: str) -> Any:
 
 
 def _path(text: str, folder: Path | None, *, name: str) -> str:
-    if not text.strip() or "\0" in text:
-        raise ConfigError(what=f"{name} = {shown(text)} is no path", todo="write a path, or leave the key out")
-    try:
-        return str(Path(text) if folder is None else folder / Path(text).expanduser())
-    except RuntimeError as error:
-        raise ConfigError(what=f"{name} = {shown(text)} names no home directory", todo="write the whole path") from error
+    path = read_path(text, name=name)
+    return str(path if folder is None else folder / path)
 
 
 _SCHEMES = {"webhook_url": ("http", "https"), "redis": ("redis", "rediss", "unix")}
@@ -264,6 +260,8 @@ def _check_url(key: str, value: str, *, name: str) -> None:
         raise ConfigError(what=f"{name} has the scheme {scheme!r}", todo=f"write {forms}")
     if scheme != "unix" and not has_host:
         raise ConfigError(what=f"{name} names no host", todo=f"write {scheme}://host…")
+    if scheme != "unix":
+        check_host(unquote(parts.hostname or ""), name=name)
 
 
 def _secret_in_file(path: str, name: str) -> Secret:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from unknot.recovery.values import COUNT_LIMIT, SECONDS_LIMIT, shown
 
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SWITCH = {**dict.fromkeys(("1", "true", "yes", "on"), True), **dict.fromkeys(("", "0", "false", "no", "off"), False)}
 _WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h))+")
 
 
@@ -85,6 +88,35 @@ def read_count(value: Any, *, name: str, least: int, most: int = COUNT_LIMIT) ->
     if int(text) > most:
         raise ConfigError(what=f"{name} = {shown(value)} is too large", todo=f"write at most {most}")
     return int(text)
+
+
+def read_switch(text: str, *, name: str) -> bool:
+    """Whether a variable is on. Empty is off. Raises ConfigError for what is neither, since a guess would turn the wrong thing off."""
+    word = text.strip().lower()
+    if word not in _SWITCH:
+        raise ConfigError(what=f"{name} = {shown(text)} is neither on nor off", todo="write 1, true, yes or on; or 0, false, no or off")
+    return _SWITCH[word]
+
+
+def read_path(text: str, *, name: str) -> Path:
+    """The path that a text names, `~` put in. Raises ConfigError for blank, a control character, or a home that there is not."""
+    if not text.strip() or _CONTROL.search(text):
+        raise ConfigError(what=f"{name} = {shown(text)} is no path", todo="write a path in one line, or leave it out")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigError(what=f"{name} = {shown(text)} names no home directory", todo="write the whole path") from None
+
+
+def check_host(host: str, *, name: str) -> None:
+    """ConfigError if no name server can know `host`. It is not quoted: where a URL was cut wrongly, it can be part of a password."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        what = f"the host of {name} cannot be one: a part between its dots is empty, too long (63 is the most), or has a sign that none has"
+        raise ConfigError(what=what, todo="write a name such as redis.example.org, or a number such as 127.0.0.1 or [::1]") from None
+    if _CONTROL.search(host) or " " in host:
+        raise ConfigError(what=f"the host of {name} has a space or a control character", todo="write the bare name")
 
 
 def usable(seconds: float, *, name: str, given: Any, least_s: float) -> float:

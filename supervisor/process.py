@@ -28,6 +28,7 @@ from unknot.recovery.recorder_null import NullRecorder
 from unknot.recovery.registration import MemberInfo, Registration, end, members, new_boot, register
 from unknot.supervisor.clock import RunClock
 from unknot.supervisor.config import Config
+from unknot.supervisor.config_values import read_switch
 from unknot.supervisor.recorder.bystanders import Bystanders
 from unknot.supervisor.recorder.commands import Command, Listener
 from unknot.supervisor.recorder.frames import current_frames
@@ -80,6 +81,11 @@ def settings_from(environ: Mapping[str, str]) -> WorkerSettings | None:
     """The settings this process was started with, None outside a run."""
     text = environ.get(WORKER_ENV)
     return None if text is None else msgspec.json.decode(text, type=WorkerSettings)
+
+
+def observation_off(environ: Mapping[str, str]) -> bool:
+    """Whether SUPERVISOR_DISABLED says so. ConfigError for a word that is neither on nor off."""
+    return read_switch(environ.get(DISABLED_ENV, ""), name=DISABLED_ENV)
 
 
 class RedisOutlet:

@@ -406,4 +406,5 @@ def init(
         if driver.process.table is not None:
             stack.callback(instrument("ray"))
             started.monitor(stack, driver)
+        driver.fresh.keep()
         return Run(name, driver, stack.pop_all())

@@ -101,11 +101,11 @@ def _listed(runs: Sequence[str]) -> str:
 
 
 def connect(target: Target, *, limit_s: float) -> RedisStore:
-    """A store for the run. Within `limit_s` it is found too what is wrong. Raises StoreUnavailable."""
+    """A store for the run, to look at it. Within `limit_s` it is found too what is wrong. Raises StoreUnavailable."""
     each_s = max(limit_s - _PROBE_S, limit_s / 2)
     again_s = each_s if target.server is None else min(each_s, _PRIVATE_RETRY_S)
     limits = StoreLimits(connect_s=each_s, answer_s=each_s, retry_s=again_s)
-    return RedisStore.connect(target.url, target.run, limits=limits)
+    return RedisStore.connect(target.url, target.run, limits=limits, writes=False)
 
 
 def live_runs(url: str, *, limit_s: float) -> list[str]:

@@ -17,7 +17,7 @@ SENTENCES = MappingProxyType(
         OK: "healthy, or done as asked",
         FOUND: "what was asked about is there: an open deadlock or other proven standstill, a failed member, damage",
         USAGE: "an option, argument, setting or input file cannot be used",
-        UNREACHABLE: "no live run is found, or Redis cannot be reached or did not answer in time",
+        UNREACHABLE: "no live run is found, or Redis cannot be reached, refuses, or did not answer in time",
         INCOMPLETE: "the data is incomplete, or was written by an incompatible version",
         FAILED: "the action was refused or failed, or the output could not be written",
         INTERRUPTED: "interrupted from the keyboard",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from unknot.recovery.errors import ConfigError
+from unknot.supervisor.config_values import check_host
 
 _SCHEMES = ("redis", "rediss", "unix")
 _EXAMPLE = "give it as redis://:PASSWORD@HOST:PORT/0 (rediss:// for TLS, unix:///PATH for a socket)"
@@ -41,9 +42,12 @@ def shown_address(url: str) -> str:
     if parts.scheme == "unix":
         if not parts.path.strip("/"):
             raise ConfigError(what="the URL of Redis names no socket", todo=_EXAMPLE)
+        if "\0" in unquote(parts.path):
+            raise ConfigError(what="the URL of Redis names a socket that cannot be: its path has a NUL", todo=_EXAMPLE)
         return parts.path
     if not parts.hostname:
         raise ConfigError(what="the URL of Redis names no host", todo=f"{_EXAMPLE}; {_ESCAPES}")
+    check_host(unquote(parts.hostname), name="the URL of Redis")
     database = parts.path.strip("/")
     if database and not re.fullmatch(_FORMS["db"][0], database):
         raise ConfigError(what="the path of the URL of Redis is no number of a database", todo="end it with /0, or without a path")

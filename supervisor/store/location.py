@@ -12,8 +12,10 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.values import shown
+from unknot.supervisor.config_values import read_path
 
 RUN_NAME_LIMIT = 64
+RUN_DIR_ENV = "SUPERVISOR_RUN_DIR"
 REDIS_FILE = "redis.json"
 _RUN_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]{0,63}")
 _NOT_IN_RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -64,12 +66,22 @@ def validate_run_name(name: str) -> str:
 
 
 def runs_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """The directory of all runs: SUPERVISOR_RUN_DIR, else below XDG_STATE_HOME, else below ~/.local/state."""
-    if chosen := environ.get("SUPERVISOR_RUN_DIR"):
-        return Path(chosen).expanduser()
-    state = environ.get("XDG_STATE_HOME")
-    base = Path(state) if state else Path("~/.local/state").expanduser()
-    return base / "unknot" / "runs"
+    """The directory of all runs: SUPERVISOR_RUN_DIR, else below XDG_STATE_HOME, else below ~/.local/state.
+
+    ConfigError when that is no path, with the name of the variable.
+    """
+    if chosen := environ.get(RUN_DIR_ENV):
+        return read_path(chosen, name=RUN_DIR_ENV)
+    if state := environ.get("XDG_STATE_HOME"):
+        return read_path(state, name="XDG_STATE_HOME") / "unknot" / "runs"
+    return read_path("~/.local/state", name=f"{RUN_DIR_ENV}, by default") / "unknot" / "runs"
+
+
+def no_directory(path: Path, what: str, error: OSError) -> ConfigError:
+    """The error for a directory of runs that cannot be used: `what` could not be done with it."""
+    why = error.strerror or type(error).__name__
+    todo = f"set {RUN_DIR_ENV} to a directory that you may write"
+    return ConfigError(what=f"the directory {shown(str(path))} cannot be {what} ({why})", todo=todo)
 
 
 def run_directory(run: str, environ: Mapping[str, str] = os.environ) -> Path:
@@ -101,9 +113,17 @@ def same_process(pid: int, create_time: float) -> bool:
 
 
 def discover(run: str | None = None, environ: Mapping[str, str] = os.environ) -> tuple[FoundServer, ...]:
-    """The live embedded servers of this machine's run directory, of `run` or of all runs, newest first."""
+    """The live embedded servers of this machine's run directory, of `run` or of all runs, newest first.
+
+    ConfigError when that directory cannot be read.
+    """
     base = runs_directory(environ)
-    everywhere = sorted(base.iterdir()) if base.is_dir() else []
+    try:
+        everywhere = sorted(base.iterdir())
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise no_directory(base, "read", error) from None
     directories = everywhere if run is None else [base / validate_run_name(run)]
     found = [
         FoundServer(run=directory.name, directory=directory, redis=file)

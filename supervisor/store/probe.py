@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from unknot.recovery.errors import StoreUnavailable
+from unknot.supervisor.store.refusals import one_line, refusal
+from unknot.supervisor.store.scripts import load_script
 from unknot.supervisor.store.server_binary import MINIMUM_VERSION
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ _OWN_PORT = "start Redis on a port of its own and name that port in the URL"
 
 
 def check_server(client: redis.Redis, url: str, where: str) -> None:
-    """Return if `client` reaches a Redis or Valkey that is 6.2 or newer and accepts the password.
+    """Return if `client` reaches a Redis or Valkey that is 6.2 or newer and accepts the password. See check_rights for the rest.
 
     Raises:
         StoreUnavailable: with what is wrong and what to do; `where` is the address as it may be shown.
@@ -33,23 +35,57 @@ def check_server(client: redis.Redis, url: str, where: str) -> None:
     try:
         client.ping()
         info: Mapping[str, Any] = client.info("server")
-    except redis.AuthenticationError as error:
-        raise StoreUnavailable(
-            where=where, why=_refused(str(error)), todo="check user and password in the URL"
-        ) from None
-    except (redis.BusyLoadingError, redis.ResponseError) as error:
-        no_database = "DB index" in str(error)
-        todo = "name a database that it has, such as /0" if no_database else "try again, or ask its owner"
-        raise StoreUnavailable(where=where, why=f"it answers {_one_line(error)}", todo=todo) from None
+    except (redis.AuthenticationError, redis.BusyLoadingError, redis.ResponseError) as error:
+        raise _answered(error, where, client) from None
     except (redis.RedisError, OSError) as error:
         raise _unreachable(error, url, where) from None
     _check_version(info, where)
 
 
-def _refused(said: str) -> str:
-    if "required" in said.lower() or "NOAUTH" in said:
-        return "it wants a password (NOAUTH)"
-    return "it refuses this user or password (WRONGPASS)"
+def check_rights(client: redis.Redis, where: str, prefix: str, *, writes: bool) -> tuple[str, ...]:
+    """Try what a run needs under its `prefix`: scripts, and for who writes writes, expiries and messages. Warnings, to be told once.
+
+    Raises:
+        StoreUnavailable: the permission that the user lacks and how it is given; or why there can be no writes.
+    """
+    import redis
+
+    try:
+        _try_script(client, prefix, "write" if writes else "read")
+        if not writes:
+            return ()
+        client.publish(f"{prefix}check", b"")
+        return _eviction(client.info("memory"), where)
+    except (redis.AuthenticationError, redis.BusyLoadingError, redis.ResponseError) as error:
+        raise _answered(error, where, client) from None
+    except (redis.RedisError, OSError) as error:
+        raise StoreUnavailable(where=where, why=f"it went away ({one_line(error)})", todo="check that Redis runs") from None
+
+
+def _try_script(client: redis.Redis, prefix: str, how: str) -> None:
+    import redis
+
+    script = load_script("check_rights")
+    try:
+        client.evalsha(script.sha, 1, prefix, how)
+    except redis.exceptions.NoScriptError:
+        client.eval(script.text, 1, prefix, how)
+
+
+def _eviction(memory: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    policy = str(memory.get("maxmemory_policy", "noeviction"))
+    if policy == "noeviction" or not int(memory.get("maxmemory", 0)):
+        return ()
+    return (f"Redis at {where} may evict keys of the run when its memory is full (maxmemory-policy {policy}); set it to noeviction",)
+
+
+def _answered(error: Exception, where: str, client: redis.Redis) -> StoreUnavailable:
+    known = refusal(error, where, client)
+    if known is not None:
+        return known
+    no_database = "DB index" in str(error)
+    todo = "name a database that it has, such as /0" if no_database else "try again, or ask its owner"
+    return StoreUnavailable(where=where, why=f"it answers {one_line(error)}", todo=todo, lasting=no_database)
 
 
 def _check_version(info: Mapping[str, Any], where: str) -> None:
@@ -61,6 +97,7 @@ def _check_version(info: Mapping[str, Any], where: str) -> None:
             where=where,
             why=f"it is Redis {said or 'of unknown version'}, 6.2 or newer is needed",
             todo="upgrade it, or give the URL of another one",
+            lasting=True,
         )
 
 
@@ -72,6 +109,7 @@ def _unreachable(error: Exception, url: str, where: str) -> StoreUnavailable:
             where=where,
             why="a gRPC server answers there, most likely Ray's GCS, whose default port is also 6379",
             todo=_OWN_PORT,
+            lasting=True,
         )
     if spoken == "mute":
         return StoreUnavailable(
@@ -80,9 +118,9 @@ def _unreachable(error: Exception, url: str, where: str) -> StoreUnavailable:
             todo=_OWN_PORT,
         )
     if spoken == "http":
-        return StoreUnavailable(where=where, why="an HTTP server answers there", todo=_OWN_PORT)
+        return StoreUnavailable(where=where, why="an HTTP server answers there", todo=_OWN_PORT, lasting=True)
     return StoreUnavailable(
-        where=where, why=f"it cannot be reached ({_one_line(error)})", todo="check host, port and that Redis runs"
+        where=where, why=f"it cannot be reached ({one_line(error)})", todo="check host, port and that Redis runs"
     )
 
 
@@ -112,7 +150,3 @@ def classify(said: bytes) -> str | None:
 
 
 _NO_ROUTE = (101, 110, 113)
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__

@@ -25,7 +25,8 @@ from unknot.recovery.errors import RunClosed, StoreUnavailable
 from unknot.recovery.ports import RedisValue
 from unknot.supervisor.store.address import shown_address
 from unknot.supervisor.store.location import validate_run_name
-from unknot.supervisor.store.probe import check_server
+from unknot.supervisor.store.probe import check_rights, check_server
+from unknot.supervisor.store.refusals import refusal
 from unknot.supervisor.store.scripts import Script, load_script
 from unknot.supervisor.store.subscription import Subscription
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Redis answers a BLPOP up to a tenth of a second late; a longer pop is made of slices of this length.
 POP_SLICE_S = 5.0
-# How Redis says that it cannot write: to disk, beyond its memory, or at all.
-_REFUSES_WRITES = ("MISCONF", "OOM", "READONLY", "NOREPLICAS")
 
 
 class StoreLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +55,8 @@ class _Clients(NamedTuple):
 class RedisStore:
     """One run in one Redis. Safe to share between threads, and usable in a forked child.
 
-    Attributes: `run`, `where` (the address as it may be shown, without password), `limits`.
+    Attributes: `run`, `where` (the address as it may be shown, without password), `limits`, `warnings` (what of the server a person
+    should know, found by `connect`).
     """
 
     def __init__(self, url: str, run: str, limits: StoreLimits) -> None:
@@ -69,19 +69,25 @@ class RedisStore:
         self._ended = False
         self.where = shown_address(url)
         self.limits = limits
+        self.warnings: tuple[str, ...] = ()
 
     @classmethod
-    def connect(cls, url: str, run: str, *, limits: StoreLimits | None = None) -> RedisStore:
+    def connect(cls, url: str, run: str, *, limits: StoreLimits | None = None, writes: bool = True) -> RedisStore:
         """A store whose Redis has been reached and found usable.
+
+        `writes` False is for who only looks: a replica, and a Redis without memory left, can be looked at.
 
         Raises:
             ConfigError: `url` is no Redis URL, or `run` cannot name a run.
             StoreUnavailable: not reachable within `limits.connect_s`, wrong password, not Redis (Ray's GCS uses the
-                same default port), or older than 6.2. The message holds no password.
+                same default port), older than 6.2, permissions that its user lacks, or no writes (a replica, no memory). The
+                message holds no password.
         """
         store = cls(url, run, limits or StoreLimits())
         try:
-            check_server(store._client().quick, url, store.where)
+            client = store._client().quick
+            check_server(client, url, store.where)
+            store.warnings = check_rights(client, store.where, store.key(), writes=writes)
         except BaseException:
             store.close()
             raise
@@ -213,15 +219,15 @@ class RedisStore:
         from redis import exceptions as failures
 
         try:
-            return self._attempted(attempt)
-        except (failures.ConnectionError, failures.TimeoutError):
-            return self._again(attempt)
-        except failures.ResponseError as error:
-            if not any(word in str(error) for word in _REFUSES_WRITES):
+            try:
+                return self._attempted(attempt)
+            except (failures.ConnectionError, failures.TimeoutError):
+                return self._again(attempt)
+        except (failures.AuthenticationError, failures.ResponseError) as error:
+            known = refusal(error, self.where, self._client().quick)
+            if known is None:
                 raise
-            raise StoreUnavailable(
-                where=self.where, why=f"it takes no writes ({error})", todo="free memory or disk space of Redis"
-            ) from None
+            raise known from None
 
     def _attempted(self, attempt: Callable[[], T]) -> T:
         if self._ended:
@@ -252,6 +258,8 @@ class RedisStore:
         )
         try:
             return retrying(lambda: self._attempted(attempt))
+        except failures.AuthenticationError:
+            raise
         except lost as error:
             raise StoreUnavailable(
                 where=self.where,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 
@@ -23,6 +25,24 @@ def ray_cluster() -> Iterator[None]:
     ray.init(num_cpus=8, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eventually: Callable[..., None]) -> Iterator[None]:
+    """No child process, no thread of ours, no Ray and no directory of a run is left by a refused start."""
+    monkeypatch.setenv("SUPERVISOR_RUN_DIR", str(tmp_path))
+    before = {p.pid for p in psutil.Process().children(recursive=True)}
+    had_ray = ray.is_initialized()
+
+    def threads() -> list[str]:
+        return [t.name for t in threading.enumerate() if t.name.startswith("unknot-") and t.name != "unknot-redis"]
+
+    yield
+    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
+    assert not [p.cmdline() for p in left if p.is_running()]
+    eventually(lambda: not threads())  # a listener ends within its slice, and nobody waits for it
+    assert ray.is_initialized() == had_ray
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

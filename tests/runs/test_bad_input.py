@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
-from pathlib import Path
 
-import psutil
 import pytest
-import ray
 
 import unknot
 from unknot.integrations.ray import start as started
@@ -21,19 +18,7 @@ from unknot.recovery.run import RunClaim, run_state
 from unknot.supervisor import process as processes
 from unknot.supervisor.store.redis_store import RedisStore
 
-
-@pytest.fixture(autouse=True)
-def nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No child process, no thread of ours, no Ray and no directory of a run is left by a refused start."""
-    monkeypatch.setenv("SUPERVISOR_RUN_DIR", str(tmp_path))
-    before = {p.pid for p in psutil.Process().children(recursive=True)}
-    had_ray = ray.is_initialized()
-    yield
-    left = [p for p in psutil.Process().children(recursive=True) if p.pid not in before]
-    assert not [p.cmdline() for p in left if p.is_running()]
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("unknot-") and t.name != "unknot-redis"]
-    assert ray.is_initialized() == had_ray
-    assert not list(tmp_path.iterdir())
+pytestmark = pytest.mark.usefixtures("nothing_remains")
 
 
 def refused(kind: type[Exception], *named: str, run: object = "r1", **options: object) -> None:

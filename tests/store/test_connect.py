@@ -210,6 +210,23 @@ def test_an_address_is_shown_without_user_and_password() -> None:
     assert shown_address("unix:///run/redis.sock") == "/run/redis.sock"
 
 
+@pytest.mark.parametrize("host", [f"{'a' * 64}.example", "a..b", ".b", "a%00b", "a%0ab", "ä..b", "a%20b"])
+def test_a_host_that_no_name_server_can_know_is_refused_before_it_is_asked(host: str) -> None:
+    error = refusal(f"redis://:{PASSWORD}@{host}:6379/0")
+    assert isinstance(error, ConfigError)
+    assert str(error).startswith("the host of the URL of Redis ")
+    assert "127.0.0.1" in str(error) or "write the bare name" in str(error)
+
+
+def test_hosts_that_can_be_are_taken() -> None:
+    for host, port in (("redis.example.", 1), ("[::1]", 2), ("bücher.example", 3), ("a_b", 4)):
+        assert shown_address(f"redis://{host}:{port}").endswith(f":{port}")
+
+
+def test_a_socket_whose_path_has_a_nul_is_refused() -> None:
+    assert "its path has a NUL" in str(refusal("unix:///run/a%00b.sock"))
+
+
 def test_a_run_name_is_checked_before_anything_is_reached() -> None:
     with pytest.raises(ConfigError, match="cannot name a run"):
         RedisStore.connect("redis://127.0.0.1:1", "two words")

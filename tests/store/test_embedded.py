@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,7 +15,7 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 import pytest
 import redis
 
-from unknot.recovery.errors import StoreUnavailable
+from unknot.recovery.errors import ConfigError, StoreUnavailable
 from unknot.supervisor.store import embedded
 from unknot.supervisor.store.embedded import EmbeddedRedis, attach_or_start, start_redis
 from unknot.supervisor.store.location import discover, read_redis_file
@@ -170,6 +172,58 @@ def test_a_server_that_cannot_start_says_where_its_log_is(tmp_path: Path) -> Non
     (tmp_path / "appendonlydir").write_text("in the way of Redis 7")
     with pytest.raises(StoreUnavailable, match=r"ended at once \(status 1\); see .*redis\.log"):
         start_redis(tmp_path)
+
+
+def test_a_server_that_cannot_start_leaves_no_directory_that_was_made_for_it(tmp_path: Path) -> None:
+    ends = script(tmp_path / "redis-server", "Redis server v=7.0.15 sha=0")
+    for start in (start_redis, attach_or_start):
+        with pytest.raises(StoreUnavailable, match=r"ended at once \(status 0\); its log ends with: Redis server v=7\.0\.15"):
+            start(tmp_path / "run", server=str(ends))
+        assert not (tmp_path / "run").exists()
+
+
+def test_only_a_directory_that_was_made_for_the_server_is_fresh(tmp_path: Path) -> None:
+    with start_redis(tmp_path / "run") as server, attach_or_start(tmp_path / "run") as attached:
+        assert (server.fresh, attached.fresh) == (True, False)
+        embedded.remove_directory(tmp_path / "run")
+        assert server.alive
+        assert (tmp_path / "run" / "redis.json").exists(), "a server lives there"
+    with start_redis(tmp_path / "run") as again:
+        assert not again.fresh
+    embedded.remove_directory(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_who_waited_for_a_directory_that_went_makes_it_anew(tmp_path: Path, eventually: Eventually) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    with ThreadPoolExecutor(1) as pool, (path / "redis.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = pool.submit(start_redis, path)
+        eventually(lambda: any(Path(f.path) == path / "redis.lock" and f.fd != lock.fileno() for f in psutil.Process().open_files()))
+        shutil.rmtree(path)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        with waiting.result(60) as server:
+            assert server.alive
+            assert (path / "redis.json").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "redis.lock").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"cannot be made or written .* set SUPERVISOR_RUN_DIR"):
+        attach_or_start(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\nport 1", "a\0b", " ", "~nobody-of-that-name/x"])
+def test_a_directory_that_is_no_path_is_refused(name: str) -> None:
+    for start in (start_redis, attach_or_start):
+        with pytest.raises(ConfigError, match="the run's directory = "):
+            start(name)
+
+
+def test_a_directory_whose_name_is_no_text_is_taken(tmp_path: Path) -> None:
+    with start_redis(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")) as server:
+        assert server.alive
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from unknot.recovery.errors import ConfigError
 from unknot.supervisor.store.location import (
+    discover,
     read_redis_file,
     run_directory,
     runs_directory,
@@ -49,6 +50,22 @@ def test_runs_lie_where_the_environment_says() -> None:
     assert runs_directory({"XDG_STATE_HOME": "/state"}) == Path("/state/unknot/runs")
     assert runs_directory({}) == Path("~/.local/state/unknot/runs").expanduser()
     assert run_directory("ppo-17", {"SUPERVISOR_RUN_DIR": "/data"}) == Path("/data/ppo-17")
+
+
+@pytest.mark.parametrize("value", ["~nobody-of-that-name/x", "  ", "a\nb", "a\0b", "a\x1bb"])
+def test_a_directory_of_runs_that_is_no_path_is_refused_with_the_name_of_the_variable(value: str) -> None:
+    for name in ("SUPERVISOR_RUN_DIR", "XDG_STATE_HOME"):
+        with pytest.raises(ConfigError, match=f"^{name} = ") as caught:
+            discover(None, {name: value})
+        assert "\n" not in str(caught.value)
+
+
+def test_a_directory_of_runs_that_cannot_be_read_is_one_error_that_names_the_variable(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path, why in (("x" * 300, "File name too long"), ("file", "Not a directory"), ("file/x", "Not a directory")):
+        for run in (None, "ppo-17"):
+            with pytest.raises(ConfigError, match=rf"cannot be read \({why}\); set SUPERVISOR_RUN_DIR"):
+                discover(run, {"SUPERVISOR_RUN_DIR": str(tmp_path / path)})
 
 
 def test_a_discovery_file_that_is_not_whole_is_no_file(tmp_path: Path) -> None:
