@@ -79,11 +79,17 @@ def generation_of(resource: str) -> int:
     return int(number) if mark and _is_number(number) else 1
 
 
+WEIGHTS = "event:weights:"
+
+
 def shown(resource: str) -> str:
-    """A resource for people: `lock weights`, `mailbox raw`, `group policy (generation 2)`."""
+    """A resource for people: `lock search`, `mailbox raw`, `group policy (generation 2)`, `weights policy, version 1`."""
     kind, colon, name = resource.partition(":")
     if not colon:
         return resource
+    weights, _, version = resource.removeprefix(WEIGHTS).rpartition(":")
+    if resource.startswith(WEIGHTS) and weights:
+        return f"weights {weights}, version {version}"
     bare, mark, number = name.rpartition("@g")
     if mark and _is_number(number):
         name = bare if int(number) <= 1 else f"{bare} (generation {number})"
@@ -91,5 +97,5 @@ def shown(resource: str) -> str:
 
 
 def short(resource: str) -> str:
-    """A resource for the one-line headline: its id, without the first generation."""
-    return resource.removesuffix("@g1")
+    """A resource for the one-line headline: its id, without the first generation; weights are no event to anybody."""
+    return resource.removesuffix("@g1").removeprefix("event:" if resource.startswith(WEIGHTS) else "")

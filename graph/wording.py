@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from unknot.graph.events import Atom, Clause
-from unknot.graph.ids import parse, shown
+from unknot.graph.ids import WEIGHTS, parse, shown
 from unknot.graph.needs import Compiler, Group
 from unknot.graph.resources import ResourceState
 
@@ -160,7 +160,7 @@ class Words:
             return f", held by {listed([*gone, *(self._holder(state, pid) for pid in helpers)])}{behind}"
         if ahead:
             return f", behind {listed(ahead)}"
-        verb = _VERBS.get(atom.op or state.type, "end it")
+        verb = "publish" if state.id.startswith(WEIGHTS) else _VERBS.get(atom.op or state.type, "end it")
         if any(group.open for group in groups):
             return f", and who could {verb} is not known"
         if helpers:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from unknot.graph.events import Atom, Clause, Resource
+from unknot.graph.ids import WEIGHTS
 from unknot.recovery.answers import Answer, ask, check_name, refuse_fenced
 from unknot.recovery.errors import ConfigError, RunClosed, StaleWeights, WeightsGone
 from unknot.recovery.items import pickled
@@ -157,7 +158,7 @@ class Weights:
 
     def _request(self, wanted: tuple[int, int | str], least: int, setters: tuple[str, ...] | None) -> Request:
         who = self._who()
-        event = Resource(r=f"event:weights:{self.name}:{least}", type="event", setters=setters)
+        event = Resource(r=f"{WEIGHTS}{self.name}:{least}", type="event", setters=setters)
         return Request(
             participant=who[2],
             ticket=who[3],

@@ -5,7 +5,6 @@ All that can be known here is said here, in the caller's own line: in the actor'
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import os
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 from unknot.integrations.ray.decorators import Spec, spec_of
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.restart import RestartPolicy
+from unknot.recovery.values import suggestion, whole
 from unknot.supervisor import process as processes
 from unknot.supervisor.store.location import validate_run_name
 
@@ -136,9 +136,10 @@ def _checked_options(options: Any, call: str) -> Mapping[str, Any]:
     known = _options_of_ray()
     for key in options:
         if known and key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "give options that ray.remote takes for actors"
-            raise ConfigError(what=f"{call}: Ray has no option {key!r} for actors", todo=hint)
+            raise ConfigError(
+                what=f"{call}: Ray has no option {key!r} for actors{suggestion(key, known)}",
+                todo="give options that ray.remote takes for actors",
+            )
     runtime = options.get("runtime_env") or {}
     if not isinstance(runtime, Mapping) or not isinstance(runtime.get("env_vars") or {}, Mapping):
         raise ConfigError(
@@ -176,9 +177,7 @@ def check_own_name(what: str, name: Any) -> str:
 
 def check_size(size: Any) -> int:
     """`size` if a group can have so many ranks, else ConfigError."""
-    if isinstance(size, int) and not isinstance(size, bool) and size >= 1:
-        return size
-    raise ConfigError(what=f"a group of size={size!r} ranks", todo="give size=1 or more, a whole number")
+    return whole(size, name="run.group: size", least=1)
 
 
 def refused_by_ray(call: str, error: Exception) -> ConfigError:

@@ -52,6 +52,16 @@ def test_a_later_generation_is_mentioned_and_the_first_is_not() -> None:
     assert first_line(scene) == "DEAD in run ppo-17: a → coll:policy@g2 → b (gone) (standing for 49 s)"
 
 
+def test_weights_are_told_by_their_name_and_version_and_are_published() -> None:
+    scene = Scene().resource("event:weights:policy:1", "event", setters=("b",)).start("a", "b").end("b")
+    scene.wait("a", atom("event:weights:policy:1"), site="x.py:3")
+    assert told(scene).splitlines() == [
+        "1. b ended 50 s ago and is still awaited at weights policy, version 1.",
+        "2. a waits 49 s for weights policy, version 1 (x.py:3), which nobody is left to publish: b (ended 50 s ago).",
+    ]
+    assert first_line(scene) == "ABSENT in run ppo-17: a → weights:policy:1 → b (gone) (held 49 s)"
+
+
 def test_a_dead_holder_comes_first() -> None:
     scene = Scene().resource("lock:weights", "lock").hold("b", "lock:weights").end("b", "crash")
     scene.wait("a", atom("lock:weights"), site="x.py:3")
