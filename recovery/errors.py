@@ -163,8 +163,8 @@ class RunBusy(UnknotError):
     def describe(self) -> str:
         """Who has the run and what to do."""
         return (
-            f"run {self.run} is driven by {self.driver}, which is alive; "
-            "choose another run name, or end that driver first"
+            f"run {self.run} is driven by {self.driver}, which is alive, or was a few seconds ago; choose another run name, "
+            "or end that driver first (on another host its claim ends some seconds after it)"
         )
 
 

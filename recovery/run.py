@@ -1,4 +1,4 @@
-"""A driver's claim on a run: one driver at a time, found dead by its lease."""
+"""A driver's claim on a run: one driver at a time, found dead by its lease, or at once by whoever can see that its process is gone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import os
 import secrets
 import socket
 
-from unknot.recovery.answers import ask
+from unknot.recovery.answers import Answer, ask
 from unknot.recovery.errors import LeaseLost, RunBusy
 from unknot.recovery.ports import Store
+from unknot.recovery.process_identity import is_gone, this_process
 
 DEFAULT_LEASE_S = 5.0
 
@@ -25,10 +26,13 @@ class RunClaim:
         self.driver = driver
         self.lease_s = lease_s
         self.how = ""
+        self._identity = this_process()
 
     @classmethod
     def take(cls, store: Store, *, lease_s: float = DEFAULT_LEASE_S, driver: str | None = None) -> RunClaim:
-        """Take the run. One that was closed begins anew; one whose driver died goes on as it stands.
+        """Take the run. One that was closed begins anew; one whose driver died goes on, with members that register anew.
+
+        A driver that died on this host is seen to be gone; one elsewhere is believed dead once its lease has passed.
 
         Args:
             store: of the run.
@@ -40,7 +44,9 @@ class RunClaim:
         """
         name = driver or f"{os.getpid()}@{socket.gethostname()}"
         claim = cls(store, token=secrets.token_hex(8), driver=name, lease_s=lease_s)
-        answer = ask(store, "claim_run", claim._token, name, lease_s, "take")
+        answer = claim._ask("take")
+        if answer.word == "busy" and is_gone(answer.text(2)):
+            answer = claim._ask("take", gone=answer.text(1))
         if answer.word == "busy":
             raise RunBusy(run=store.run, driver=answer.text())
         claim.how = "new" if answer.text() == "renewed" else answer.text()
@@ -48,9 +54,12 @@ class RunClaim:
 
     def renew(self) -> None:
         """Go on holding the run. LeaseLost when another driver has taken it, or it was closed."""
-        answer = ask(self._store, "claim_run", self._token, self.driver, self.lease_s, "renew")
+        answer = self._ask("renew")
         if answer.word == "busy":
             raise LeaseLost(what=f"run {self._store.run}", holder=answer.text())
+
+    def _ask(self, mode: str, *, gone: str = "") -> Answer:
+        return ask(self._store, "claim_run", self._token, self.driver, self.lease_s, mode, self._identity, gone)
 
     def closing(self) -> int:
         """Begin to end the run: members' waits end with RunClosed. How many waits were ended at once."""

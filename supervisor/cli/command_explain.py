@@ -19,6 +19,7 @@ from unknot.supervisor.cli.snapshot import read_snapshot
 from unknot.supervisor.cli.text import line
 from unknot.supervisor.cli.wanted import Wanted
 from unknot.supervisor.incidents import Incident
+from unknot.supervisor.store.incident_store import IncidentStore
 from unknot.supervisor.store.kept_incidents import KeptIncidents, every_kept, kept_incidents
 
 LATEST = "latest"
@@ -40,7 +41,7 @@ def explain(name: str, wanted: Wanted, shown: Look, *, as_json: bool) -> int:
 
     An id, the beginning of one, or `latest`. Raises ConfigError, StoreUnavailable, OutputFailed.
     """
-    searched, incident = choose(name, _searched(wanted))
+    searched, incident = choose(name, _searched(wanted, name))
     if searched.ended:
         note(f"run {searched.run} has ended; this is what it left behind")
     items = [] if incident is None else [incident_item(incident)]
@@ -53,10 +54,10 @@ def explain(name: str, wanted: Wanted, shown: Look, *, as_json: bool) -> int:
     return exit_codes.OK
 
 
-def _searched(wanted: Wanted) -> Sequence[Searched]:
+def _searched(wanted: Wanted, name: str) -> Sequence[Searched]:
     """The run that is meant, read from Redis; else what ended runs left behind, of the one that ended last first."""
     try:
-        return [ask(wanted, lambda target: _read(target, limit_s=wanted.limit_s))]
+        return [ask(wanted, lambda target: _read(target, name, limit_s=wanted.limit_s))]
     except StoreUnavailable as error:
         left = [error.kept] if isinstance(error, RunHasEnded) else _left_behind(wanted)
         if not left:
@@ -64,13 +65,16 @@ def _searched(wanted: Wanted) -> Sequence[Searched]:
         return [Searched(run=one.run, incidents=one.items[::-1], at=one.at, ended=True) for one in left]
 
 
-def _read(target: Target, *, limit_s: float) -> Searched:
+def _read(target: Target, name: str, *, limit_s: float) -> Searched:
+    """With those of earlier starts of the run, last, where `name` means none of the present one."""
     with connect(target, limit_s=limit_s) as store:
         snapshot = read_snapshot(store, incidents=INCIDENTS_SEARCHED)
+        present = name == LATEST or any(one.id.startswith(name) for one in snapshot.incidents)
+        earlier = () if present else IncidentStore(store).earlier()
     if not snapshot.exists:
         raise no_such_run(target, limit_s=limit_s)
     warn(snapshot.problems)
-    return Searched(run=target.run, incidents=snapshot.incidents, at=snapshot.at)
+    return Searched(run=target.run, incidents=(*snapshot.incidents, *earlier), at=snapshot.at)
 
 
 def _left_behind(wanted: Wanted) -> Sequence[KeptIncidents]:

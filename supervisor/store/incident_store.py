@@ -11,7 +11,7 @@ from unknot.supervisor.incidents import Incident
 
 
 class IncidentStore:
-    """Incidents by id, in the order in which they were opened."""
+    """Incidents by id, in the order in which they were opened; those of earlier starts of the run are apart."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -33,6 +33,13 @@ class IncidentStore:
         bodies = self._store.script("incident_list", [self._store.key()], [newest])
         found = (msgspec.json.decode(body, type=Incident) for body in bodies)
         return tuple(incident for incident in found if not open_only or incident.state != "resolved")
+
+    def earlier(self) -> tuple[Incident, ...]:
+        """The incidents of earlier starts of the run, newest first. All are over: nobody watches them any more."""
+        ids = self._store.command("ZREVRANGE", self._store.key("incidents_before"), 0, -1)
+        bodies = self._store.command("MGET", *(self._store.key("incident", raw.decode()) for raw in ids)) if ids else []
+        found = (msgspec.json.decode(body, type=Incident) for body in bodies if body is not None)
+        return tuple(incident if incident.state == "resolved" else _left_open(incident) for incident in found)
 
     def find(self, prefix: str) -> Incident:
         """The one incident whose id begins with `prefix`.
@@ -56,3 +63,7 @@ class IncidentStore:
 
     def __repr__(self) -> str:
         return f"<IncidentStore of run {self._store.run}>"
+
+
+def _left_open(incident: Incident) -> Incident:
+    return msgspec.structs.replace(incident, state="resolved", resolution="it was open when that start of the run ended")
