@@ -23,6 +23,7 @@ from unknot.graph.hazards import Hazard
 from unknot.integrations.instrument import instrument
 from unknot.integrations.ray import asked
 from unknot.integrations.ray import start as started
+from unknot.integrations.ray.arguments import kept_arguments
 from unknot.integrations.ray.asked import Made
 from unknot.integrations.ray.calls import GroupCalls, GroupHandle, MemberCalls, MemberHandle, has_run
 from unknot.integrations.ray.checkpointing import Around, Saving, checkpoint, chosen, has_state
@@ -164,6 +165,8 @@ class Run:
                 raise NameTaken(name=place.member, run=self.name)
         handles: list[MemberHandle] = []
         try:
+            args, kwargs = kept_arguments(made.args, made.kwargs)
+            made = made._replace(args=args, kwargs=kwargs)
             for place in places:
                 calls = MemberCalls(made.cls, made.options) if place.group is None else None
                 handles.append(MemberHandle(place.member, self._actor(spec, made, place), calls))
