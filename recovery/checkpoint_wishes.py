@@ -19,7 +19,11 @@ from unknot.recovery.ports import Store
 
 
 class FailedSave(msgspec.Struct, frozen=True, kw_only=True):
-    """The last save of a group that failed, while none was committed since. `since`: when the first of them did, by Redis' clock."""
+    """The last save of a group that failed, while none was committed since.
+
+    since: when the first of them did, by Redis' clock. n: how many there are. first: why the first one failed. committed: the step
+    of the manifest that the group goes on from, None if it has none.
+    """
 
     group: str
     generation: int
@@ -28,6 +32,15 @@ class FailedSave(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     todo: str
     since: str = ""
+    n: int = 1
+    first: str = ""
+    committed: int | None = None
+
+    def told(self) -> str:
+        """All of them in a sentence."""
+        many = f"{self.n} checkpoints" if self.n > 1 else "1 checkpoint"
+        since = "" if self.committed is None else f" since step {self.committed}"
+        return f"{many} of group {self.group} failed, none was committed{since}: {self.first or self.why}"
 
     def error(self) -> CheckpointFailed:
         """The same as an error."""
@@ -92,6 +105,9 @@ def failed_saves(store: Store) -> dict[str, FailedSave]:
 
 
 def _failed_save(text: bytes) -> FailedSave:
-    head, _, body = text.partition(b"\n")
-    since = head.split(b" ")[0].decode()
-    return msgspec.structs.replace(msgspec.json.decode(body, type=FailedSave), since=since)
+    head, newest, first = text.split(b"\n")
+    since, _, n, step = head.decode().split(" ")
+    return msgspec.structs.replace(
+        msgspec.json.decode(newest, type=FailedSave), since=since, n=int(n),
+        first=msgspec.json.decode(first, type=FailedSave).why, committed=None if step == "-" else int(step),
+    )  # fmt: skip

@@ -25,7 +25,7 @@ class _ReferenceMetError(Exception):
     """The value holds a reference to an object."""
 
 
-class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+class _Pickler(cloudpickle.CloudPickler):
     def persistent_id(self, value: Any) -> None:
         if isinstance(value, ray.ObjectRef):
             raise _ReferenceMetError
@@ -50,12 +50,12 @@ def kept_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple
 def _kept(value: Any) -> Any:
     out = io.BytesIO()
     try:
-        _Pickler(out, protocol=5).dump(value)
+        _Pickler(out, protocol=5).dump(value)  # type: ignore[no-untyped-call]
         body = out.getvalue()
         if len(body) <= _INLINED:
             return _Kept(cloudpickle.loads, body)
         # Pickled by itself, the reference is kept by Ray for as long as the driver lives.
-        return _Kept(_fetched, cloudpickle.dumps(ray.put(body)))
+        return _Kept(_fetched, cloudpickle.dumps(ray.put(body)))  # type: ignore[no-untyped-call]
     except Exception:  # noqa: BLE001 - a value of the user's, or references that this Ray does not let out: as it would be without us
         return value
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -14,8 +14,11 @@ from unknot.recovery.checkpoints import committed_manifests
 from unknot.recovery.errors import ConfigError, WaitTimeout
 from unknot.recovery.manifest import ManifestId
 from unknot.recovery.ports import Recorder, Store
+from unknot.supervisor.incidents import Incident
+from unknot.supervisor.monitor.telling import checkpoint_failed
 
 _LOOK_EVERY_S = 0.05
+_TOLD_WITHIN_S = 3.0
 
 
 class Saving(NamedTuple):
@@ -81,6 +84,26 @@ def checkpoint(around: Around, saving: Saving, timeout: timedelta | None) -> Man
         return found
     finally:
         wishes.forget_wish(around.store, saving.group, wanted.token)
+
+
+def unsaved(store: Store, run: str, incidents: Callable[[], Iterable[Incident]] | None) -> dict[str, str]:
+    """By group, in a sentence: the saves that failed and that no manifest came after.
+
+    A run's last save may fail as it ends: then the monitor is given some seconds to tell of it too.
+
+    Args:
+        store: of the run.
+        run: its name.
+        incidents: reads those that are told; None where nobody tells any.
+    """
+    failed = wishes.failed_saves(store)
+    headlines = {checkpoint_failed(one, run=run, now=0.0).headline for one in failed.values()}
+    end = time.monotonic() + _TOLD_WITHIN_S
+    while headlines and incidents is not None and time.monotonic() < end:
+        if headlines <= {one.headline for one in incidents()}:
+            break
+        time.sleep(_LOOK_EVERY_S)
+    return {group: one.told() for group, one in failed.items()}
 
 
 def _left(end: float | None) -> float | None:

@@ -26,7 +26,7 @@ from unknot.integrations.ray import start as started
 from unknot.integrations.ray.arguments import kept_arguments
 from unknot.integrations.ray.asked import Made
 from unknot.integrations.ray.calls import GroupCalls, GroupHandle, MemberCalls, MemberHandle, has_run
-from unknot.integrations.ray.checkpointing import Around, Saving, checkpoint, chosen, has_state
+from unknot.integrations.ray.checkpointing import Around, Saving, checkpoint, chosen, has_state, unsaved
 from unknot.integrations.ray.decorators import MAIN, Spec
 from unknot.integrations.ray.host import worker_environment
 from unknot.integrations.ray.keeper import Keeper, Kept
@@ -57,6 +57,7 @@ class Report(msgspec.Struct, frozen=True):
     digests: SHA-256 over the final weights, optimizer and random generators of each trainer group that has a state.
     recoveries: of every member that was started again, how long each part took.
     hazards: locks of the run that its members take in orders that another schedule could turn into a deadlock.
+    unsaved: by trainer group, in a sentence, that its last checkpoints failed, so that it could not go on from where it ended.
     """
 
     run: str
@@ -65,6 +66,7 @@ class Report(msgspec.Struct, frozen=True):
     digests: dict[str, str] = {}
     recoveries: tuple[Recovery, ...] = ()
     hazards: tuple[Hazard, ...] = ()
+    unsaved: dict[str, str] = {}
 
 
 class _Place(NamedTuple):
@@ -259,11 +261,12 @@ class Run:
                         waiting = [h.member for h in targets if h.member not in self._keeper.outcomes]
                         raise TimeoutError(f"run {self.name}: still running after {timeout}: {', '.join(waiting)}")
         LockOrderWatch(self._process.store).look()
+        failed = self._unsaved()
         found, hazards = self._incidents(), self._hazards()
         self._news.tell([*found, *hazards])
         store = self._process.store
         return Report(
-            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store), tuple(hazards)
+            self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store), tuple(hazards), failed
         )
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
@@ -355,6 +358,7 @@ class Run:
             except StoreUnavailable as error:
                 _log.warning("run.closing.not_said", run=self.name, error=str(error))
             self._let_go()
+            self._tell_unsaved()
             self._leave_incidents()
 
     def _let_go(self) -> None:
@@ -366,6 +370,18 @@ class Run:
             ray.kill(handle.actor)
             if keeper.outcomes.get(handle.member) in (None, "idle"):
                 keeper.note_end(handle.member, "done", "")
+
+    def _unsaved(self) -> dict[str, str]:
+        observed = self._process.table is not None
+        return unsaved(self._process.store, self.name, self._incidents if observed else None)
+
+    def _tell_unsaved(self) -> None:
+        """Who reads no report and watches no incidents would not know that there is nothing to go on from."""
+        try:
+            for group, told in self._unsaved().items():
+                _log.warning("checkpoint.failed", run=self.name, group=group, told=told)
+        except StoreUnavailable as error:
+            _log.warning("checkpoint.failures.not_read", run=self.name, error=str(error))
 
     def _leave_incidents(self) -> None:
         """For `supervisor explain` after the run's Redis has ended."""

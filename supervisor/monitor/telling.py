@@ -190,7 +190,7 @@ def checkpoint_failed(failed: FailedSave, *, run: str, now: float) -> Incident:
     text = f"{failed.source} says that {what}: {failed.why}; training goes on, and the checkpoint before it stays the newest."
     return Incident(
         id=incident_id(run, f"checkpoint:{failed.group}:{failed.since}"), run=run, cause="checkpoint", kind="failed",
-        state="open", headline=f"CHECKPOINT in run {run}: {what}: {failed.why[:200]}",
+        state="open", headline=f"CHECKPOINT in run {run}: {what + ': ' + failed.why[:200] if failed.n == 1 else failed.told()[:300]}",
         lines=(Line(participant=failed.source, resource="", text=text, since=float(failed.since), culprit=True),),
         culprits=(failed.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
         advice=failed.todo,

@@ -62,6 +62,19 @@ def test_of_one_save_the_first_failure_stays_and_a_later_one_keeps_since_when_it
     assert (later.seq, later.why, later.since) == (6, "Disk quota exceeded", first.since)
 
 
+def test_all_that_failed_since_the_last_commit_are_told_in_one_sentence(store: RedisStore, checkpoints: Checkpoints) -> None:
+    places = form(store)
+    note_failed_save(store, places[0], failure(0))
+    assert failed_saves(store)[GROUP].told() == "1 checkpoint of group policy failed, none was committed: No space left on device"
+    commit(checkpoints, places, 3)
+    note_failed_save(store, places[0], failure(6))
+    note_failed_save(store, places[1], failure(6, "another rank's"))
+    note_failed_save(store, places[0], failure(9, "Disk quota exceeded"))
+    assert failed_saves(store)[GROUP].told() == (
+        "2 checkpoints of group policy failed, none was committed since step 3: No space left on device"
+    )
+
+
 def test_a_commit_ends_it(store: RedisStore, checkpoints: Checkpoints) -> None:
     places = form(store)
     note_failed_save(store, places[0], failure(3))

@@ -17,6 +17,7 @@ from unknot.recovery import points
 from unknot.recovery.checkpoint_errors import CheckpointFailed
 from unknot.recovery.checkpoints import committed_manifests
 from unknot.recovery.mailbox import Mailbox
+from unknot.supervisor.store.incident_store import IncidentStore
 from unknot.supervisor.store.redis_store import RedisStore
 
 NewRun = Callable[..., AbstractContextManager[unknot.Run]]
@@ -47,6 +48,17 @@ class Looping(Summing):
         for step in unknot.steps(until=4):
             with step:
                 self.total += step.take("numbers", 1)[0].value
+
+
+@ray.remote
+@unknot.trainer
+class Unsaved(Summing):
+    """Makes two steps, with a save before, between and after them."""
+
+    def run(self) -> None:
+        for step in unknot.steps(until=2, manifest_every=1):
+            with step:
+                self.total += 1
 
 
 @ray.remote
@@ -142,3 +154,21 @@ def test_a_manifest_that_is_not_made_is_an_error_for_who_asked_and_an_incident_u
         eventually(lambda: not run.incidents(), limit_s=30.0)
         (over,) = run.incidents(open_only=False)
         assert (over.id, over.resolution) == (incident.id, "a checkpoint was committed")
+
+
+def test_a_run_whose_checkpoints_all_failed_says_so_at_its_end_and_leaves_it_to_be_seen(
+    new_run: NewRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(points.FAULTS_ENV, " ".join(f"manifest.shards.before#{n}=raise" for n in (3, 2, 1)))
+    with new_run() as run:
+        url, name = run.redis_url, run.name
+        run.group(Unsaved, size=1)
+        report = run.wait(timeout=LIMIT)
+    said = "3 checkpoints of group policy failed, none was committed: FaultInjected: a fault was injected at manifest.shards.before"
+    assert report.unsaved["policy"].startswith(said)
+    assert report.outcomes == {"trainer/0": "done"}
+    assert [i.cause for i in report.incidents] == ["checkpoint"]
+    assert capsys.readouterr().out.count(f"told='{said}") == 1
+    with RedisStore.connect(url, name) as store:
+        (left,) = IncidentStore(store).list(open_only=True)
+    assert left.headline.startswith(f"CHECKPOINT in run {name}: {said}")

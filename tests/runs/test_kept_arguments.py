@@ -96,7 +96,7 @@ def test_a_reference_that_the_user_gives_is_resolved_by_ray_as_ever(new_run: New
 
 
 def test_what_holds_a_reference_or_does_not_pickle_is_left_to_ray(ray_cluster: None) -> None:
-    unpicklable = (number for number in ())
+    unpicklable = (number for number in (1, 2))
     inside = {"model": [ray.put(1)]}
     args, kwargs = kept_arguments((inside, unpicklable), {"plain": 5})
     assert args[0] is inside
