@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unknot.graph.finding import Edge, Finding, Kind
 from unknot.graph.ids import parse, shown
 from unknot.graph.resources import UNITS
-from unknot.graph.wording import bare, listed
+from unknot.graph.wording import bare, listed, stray_rights
 
 if TYPE_CHECKING:
     from unknot.graph.live import LiveGraph
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 def advice(graph: LiveGraph, finding: Finding) -> str:
     """What to do about `finding`."""
-    return _KINDS[finding.kind](graph, finding)
+    return _strays(graph, finding) + _KINDS[finding.kind](graph, finding)
+
+
+def _strays(graph: LiveGraph, finding: Finding) -> str:
+    """A list of rights that matches nobody is the first thing to mend."""
+    told: dict[str, None] = {}
+    for edge in _core_edges(finding):
+        wait, state = graph.participants[edge.participant].wait, graph.resources.get(edge.resource)
+        atoms = [atom for clause in wait.needs for atom in clause.of if atom.r == edge.resource] if wait is not None else []
+        found = (stray_rights(graph, state, atom) for atom in atoms) if state is not None else ()
+        told |= {f"Mend the declaration of {shown(edge.resource)}: {text}. ": None for text in found if text}
+    return "".join(told)
 
 
 def _ring(graph: LiveGraph, finding: Finding) -> str:

@@ -8,6 +8,7 @@ from unknot.graph.events import Atom, Clause
 from unknot.graph.ids import WEIGHTS, parse, shown
 from unknot.graph.needs import Compiler, Group
 from unknot.graph.resources import ResourceState
+from unknot.graph.unmatched import unmatched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,6 +44,18 @@ def bare(participant: str) -> str:
     """A participant for headlines: without its incarnation."""
     own = parse(participant)
     return f"{own.member}/{own.thread}" if own.thread and not own.is_queue else own.member
+
+
+def stray_rights(graph: LiveGraph, state: ResourceState, atom: Atom) -> str:
+    """That nobody matches the list of those who could bring what `atom` waits for, in words; '' where somebody does."""
+    own = state.declared
+    if own is None or own.type not in ("mailbox", "event"):
+        return ""
+    if own.type == "event":
+        what, names = ("publishers" if state.id.startswith(WEIGHTS) else "setters"), own.setters
+    else:
+        what, names = ("receivers", own.receivers) if atom.op == "send" else ("senders", own.senders)
+    return unmatched(what, names, graph.members)
 
 
 class Words:
@@ -163,9 +176,11 @@ class Words:
         verb = "publish" if state.id.startswith(WEIGHTS) else _VERBS.get(atom.op or state.type, "end it")
         if any(group.open for group in groups):
             return f", and who could {verb} is not known"
+        stray = stray_rights(self._graph, state, atom)
+        told = f"; {stray}" if stray else ""
         if helpers:
-            return f", which only {listed(helpers, 'or')} could {verb}"
-        return f", which nobody is left to {verb}" + (f": {listed(gone)}" if gone else "")
+            return f", which only {listed(helpers, 'or')} could {verb}{told}"
+        return f", which nobody is left to {verb}" + (f": {listed(gone)}" if gone else "") + told
 
     def _holder(self, state: ResourceState, pid: str) -> str:
         at, site = state.taken.get(pid, (0.0, ""))

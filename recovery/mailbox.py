@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from unknot.graph.events import Atom, Clause, Resource
+from unknot.graph.unmatched import unmatched
 from unknot.recovery.answers import Answer, ask, ask_as_member, check_name
 from unknot.recovery.errors import ConfigError
 from unknot.recovery.items import VALUE_LIMIT, id_of, pack, unpack
@@ -185,6 +186,12 @@ class Mailbox:
                 [*command("LRANGE", key("mboxs", self.name), 0, -1), *command("LRANGE", key("mboxc", self.name), 0, -1)]
             ),
         )
+
+    def unmatched(self, members: Collection[str]) -> list[str]:
+        """In words, which of its lists of rights none of these members matches. ConfigError when it is not declared."""
+        known = self.settings()
+        told = (unmatched("senders", known.senders, members), unmatched("receivers", known.receivers, members))
+        return [one for one in told if one]
 
     def __repr__(self) -> str:
         known = f"capacity {self._known.capacity}" if self._known else "not looked up yet"

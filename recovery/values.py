@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import operator
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from unknot.graph.unmatched import suggestion as suggestion
 from unknot.recovery.errors import ConfigError
 
 COUNT_LIMIT = 1_000_000_000
 SECONDS_LIMIT = 1e9  # some 31 years; the clocks and waits of the platform take no more than a few times that
 _SHOWN = 60
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)` for the nearest known word, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def shown(value: object) -> str:

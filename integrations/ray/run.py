@@ -91,6 +91,7 @@ class Run:
         self._cleanup = cleanup
         self._members: dict[str, MemberHandle] = {}
         self._waited_for: list[MemberHandle] = []
+        self._mailboxes: list[Mailbox] = []  # whose rights were not compared with the members yet
         self._saving: dict[str, Saving] = {}
         self._called: set[str] = set()  # ranks that the driver calls: they end with the run
         self._keeper = Keeper(driver.process)
@@ -220,6 +221,7 @@ class Run:
         self._check_open("run.mailbox")
         box = Mailbox(name, self._process.store, self._process.recorder)
         box.declare(capacity, senders, receivers, ack=ack, order=order, origins=origins)
+        self._mailboxes.append(box)
         return box
 
     def weights(self, name: str, *, publishers: str | Sequence[str]) -> None:
@@ -254,6 +256,8 @@ class Run:
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         targets = self._waited_for or [h for h in self._members.values() if h.member not in self._called]
         for started_all in (False, True):
+            if started_all:
+                self._tell_strays()
             with self._announced(targets, started_all=started_all, end=end):
                 while not self._is_over(targets, started_all=started_all):
                     self._keeper.wait_news(_SLICE_S)
@@ -268,6 +272,14 @@ class Run:
         return Report(
             self.name, dict(self._keeper.outcomes), tuple(found), final_digests(store), recoveries_of(store), tuple(hazards), failed
         )
+
+    def _tell_strays(self) -> None:
+        """Once all have started: a list of rights that matches none of them is misspelt, and its mailbox waits for nobody."""
+        members = [one.member for one in self._process.members()]
+        for box in self._mailboxes:
+            for told in box.unmatched(members):
+                _log.warning("mailbox.rights.unmatched", run=self.name, mailbox=box.name, told=told)
+        self._mailboxes.clear()
 
     def _is_over(self, targets: Sequence[MemberHandle], *, started_all: bool) -> bool:
         failure = self._failure()

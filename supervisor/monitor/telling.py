@@ -12,7 +12,7 @@ from unknot.graph.finding import Finding, SlowChain
 from unknot.graph.ids import parse, shown
 from unknot.graph.live import LiveGraph
 from unknot.graph.resources import UNITS
-from unknot.graph.wording import age, bare
+from unknot.graph.wording import age, bare, stray_rights
 from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
@@ -247,6 +247,7 @@ def of_chain(
     tail = f"and {named} {how}, not stuck{usual}." if chain.roots else "which is outside of the run."
     others = len(chain.waiters) - 1
     lines = [Line(participant=chain.by, resource=chain.resource, text=direct + tail, site=chain.site, since=since)]
+    lines += _strays(graph, chain.by)
     if others > 0:
         behind = ", ".join(pid for pid in chain.waiters if pid != chain.by)
         lines.append(Line(participant="", resource="", text=f"{others} more wait behind it: {behind}."))
@@ -257,6 +258,16 @@ def of_chain(
         stuck=(), tickets={chain.by: ticket}, opened_at=now, confirmed_at=now, closing_wait_at=since,
         advice=about_old_wait(cause, roots, chain.resource),
     )  # fmt: skip
+
+
+def _strays(graph: LiveGraph, participant: str) -> list[Line]:
+    """What a wait can never get, because those who could bring it are misspelt."""
+    wait = graph.participants[participant].wait
+    atoms = [atom for clause in wait.needs for atom in clause.of if atom.r is not None] if wait is not None else []
+    told = {atom.r or "": stray_rights(graph, graph.resources[atom.r or ""], atom) for atom in atoms}
+    return [
+        Line(participant="", resource=resource, text=f"{shown(resource)}: {text}.") for resource, text in told.items() if text
+    ]
 
 
 def _cause_of(graph: LiveGraph, chain: SlowChain) -> Cause:

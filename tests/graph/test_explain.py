@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from tests.graph.scenes import Scene, any_of, atom, demo
 from unknot.graph import events as ev
+from unknot.graph.advice import advice
 from unknot.graph.explain import headline, sentences, slow_headline, slow_sentence, suspect_sentence, text
 from unknot.graph.slow import slow_chains
+from unknot.graph.unmatched import unmatched
 from unknot.graph.verdict import evaluate
 from unknot.graph.wording import age, listed
 
@@ -59,7 +61,32 @@ def test_weights_are_told_by_their_name_and_version_and_are_published() -> None:
         "1. b ended 50 s ago and is still awaited at weights policy, version 1.",
         "2. a waits 49 s for weights policy, version 1 (x.py:3), which nobody is left to publish: b (ended 50 s ago).",
     ]
-    assert first_line(scene) == "ABSENT in run ppo-17: a → weights:policy:1 → b (gone) (held 49 s)"
+    assert first_line(scene) == "ABSENT in run ppo-17: a → weights:policy:1 → b (gone) (standing for 49 s)"
+
+
+def misspelt() -> Scene:
+    """A driver that waits for the agent and the trainer, a trainer that waits for senders of whom there are none."""
+    scene = Scene().resource("mbox:policy", "mailbox", senders=("agnt/*",), receivers=("trainer/*",))
+    scene.start("driver/main#1", "agent/a#1", "trainer/0#1").end("agent/a#1")
+    return scene.wait("trainer/0#1", atom("mbox:policy", op="recv"), site="x.py:3").wait("driver/main#1", atom("p=trainer/0#1"))
+
+
+def test_senders_that_match_no_member_are_told_with_those_that_may_be_meant() -> None:
+    scene = misspelt()
+    said = "no member matches senders 'agnt/*' (did you mean agent/*?)"
+    assert f"waits 49 s for a message in mailbox policy (x.py:3), which only driver/main#1 could send; {said}." in told(scene)
+    (finding,) = evaluate(scene.graph, 50.0).findings
+    assert advice(scene.graph, finding).startswith(f"Mend the declaration of mailbox policy: {said}. ")
+
+
+def test_a_list_that_some_member_matches_or_that_names_nobody_is_not_called_misspelt() -> None:
+    members = ["agent/a", "trainer/0", "driver/main"]
+    assert unmatched("senders", ("judge/*", "agent/?"), members) == ""
+    assert unmatched("senders", ("agent/a#1/loader",), members) == ""
+    assert unmatched("senders", (), members) == ""
+    assert unmatched("senders", None, members) == ""
+    assert unmatched("receivers", ("trainer/O",), members) == "no member matches receivers 'trainer/O' (did you mean trainer/0?)"
+    assert unmatched("senders", ("x/*", "y/*"), members) == "no member matches senders 'x/*' or 'y/*'"
 
 
 def test_a_dead_holder_comes_first() -> None:
