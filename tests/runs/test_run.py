@@ -158,7 +158,7 @@ def test_what_is_no_member_class_is_refused_with_the_line_to_add(new_run: NewRun
             run.spawn(ray.remote(Rank), name="p")
         with pytest.raises(unknot.ConfigError, match=r"use run\.spawn"):
             run.group(Waiting, size=2)
-        with pytest.raises(unknot.ConfigError, match="size=1 or more"):
+        with pytest.raises(unknot.ConfigError, match=r"run\.group: size=0 is too small; give at least 1"):
             run.group(ray.remote(Rank), size=0)
 
 
