@@ -160,7 +160,7 @@ class Ledger:
         copy = self._copies[-1]
         assert self.group is not None
         if copy.state is not None:
-            self._trainer.load_state_dict(carry.attach(copy.state, self.group.mesh()))
+            carry.give_back(self._trainer, carry.attach(copy.state, self.group.mesh()))
         restore_rng(copy.rng)
 
     def _go_to_manifest(self, group: Group) -> bool:
