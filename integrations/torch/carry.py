@@ -4,8 +4,8 @@ The state of a sharded model is made of DTensors, which are bound to the mesh of
 `detach` copies each one's local shard and remembers how it was laid out; `attach` builds DTensors on the new group's mesh.
 The same rank keeps the same shard, so no communication is needed.
 
-Whatever else may change in place is copied too (an array, a list in an object), and a model or optimizer that stands in the state as itself is
-replaced by its own state dict, as a checkpoint does: a copy that shares anything with the trainer goes on training with it.
+Whatever else may change in place is copied too (an array, a list in an object), and a model or optimizer that stands in the state as
+itself is replaced by its own state dict, as a checkpoint does: a copy that shares anything with the trainer goes on training with it.
 """
 
 from __future__ import annotations
