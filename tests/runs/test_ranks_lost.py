@@ -26,6 +26,11 @@ from unknot.supervisor.store.redis_store import RedisStore
 NewRun = Callable[..., AbstractContextManager[unknot.Run]]
 LIMIT = timedelta(seconds=240)
 STEPS = 7
+# One at each point of a trainer's step.
+DEATHS = (
+    "train.vote.before#5@trainer/1=kill", "train.body.before#2@trainer/0=kill", "train.vote.after#4@trainer/1=kill",
+    "train.commit.after#3@trainer/0=kill",
+)  # fmt: skip
 
 
 class Sharded:
@@ -110,7 +115,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch, log: Path, faults: str) -> None:
 
 @pytest.mark.ray
 @pytest.mark.torch
-@pytest.mark.parametrize("fault", ["train.vote.before#5@trainer/1=kill", "train.body.before#2@trainer/0=kill"])
+@pytest.mark.parametrize("fault", DEATHS)
 def test_a_killed_rank_is_replaced_and_the_weights_are_those_of_an_undisturbed_run(
     new_run: NewRun, undisturbed: dict[int, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fault: str
 ) -> None:
