@@ -172,6 +172,8 @@ def _difference(name: str, value: Any, saved: Any) -> str:
         return f"{name} is a tensor on one side only"
     if isinstance(value, torch.Tensor) and tuple(there.size) != tuple(value.shape):
         return f"{name} has the shape {tuple(there.size)} there and {tuple(value.shape)} here"
+    if isinstance(value, torch.Tensor) and there.properties.dtype != value.dtype:
+        return f"{name} is of {there.properties.dtype} there and of {value.dtype} here"  # loading would round without a word
     return ""
 
 

@@ -132,6 +132,14 @@ def test_another_shape_of_the_model_is_an_error_that_names_what_differs(train: T
         assert "model.0.weight has the shape (8, 6) there and (10, 6) here" in failed["text"]
 
 
+def test_weights_of_another_precision_are_not_rounded_without_a_word(train: Train) -> None:
+    ended_well(train(until=2, saves=(1,)))
+    for rank in train(until=2, half=True):
+        failed = rank.one("failed")
+        assert failed["kind"] == "StateMismatch"
+        assert "model.0.weight is of torch.float32 there and of torch.bfloat16 here" in failed["text"]
+
+
 def test_a_full_disk_costs_the_checkpoint_and_neither_the_training_nor_the_one_before(
     train: Train, store: RedisStore, tmp_path: Path
 ) -> None:
