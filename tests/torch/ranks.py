@@ -85,6 +85,14 @@ def roll_back(process: Process, former: Former, group: Group, *, ahead: bool) ->
     tell("entered", seq=ledger.seq, attempt=ledger.attempt, weight=trainer.weight.tolist())
 
 
+def all_are_here(group: Group) -> None:
+    """Nobody ends a generation that the other rank is still about to enter."""
+    assert group.rendezvous is not None
+    group.rendezvous.set(f"here/{group.rank}", "1")
+    for rank in range(group.size):
+        group.rendezvous.get(f"here/{rank}")
+
+
 def repeat(process: Process, former: Former, group: Group) -> None:
     """Every generation is broken in the same step, until the step is given up."""
     ledger = Ledger(process, Counting())
@@ -97,6 +105,7 @@ def repeat(process: Process, former: Former, group: Group) -> None:
             for step in steps(until=2, attempts=3):
                 with step:
                     ledger.last_reason = "a test ends it"
+                    all_are_here(group)
                     raise ConnectionError
         except StepAborted as error:
             tell("aborted", seq=error.seq, attempts=error.attempts, generations=generations, text=str(error))
