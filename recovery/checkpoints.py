@@ -178,14 +178,18 @@ class Checkpoints:
         return committed_manifests(self.store)
 
     def candidates(self) -> tuple[Manifest, ...]:
-        """What a run may go on from, newest first: the committed ones, or, of a Redis that was lost, those in the directory.
+        """What a run may go on from, newest first: the committed ones, or, of a Redis that was lost, those in the directory."""
+        return self.shelf().manifests
+
+    def shelf(self) -> files.Shelf:
+        """The candidates; and of a Redis that was lost also what is in the directory and cannot be read: it may be what the run had last.
 
         A Redis that has ever committed one of this run knows better than the directory: a run that begins anew has none.
         """
         known = self.manifests()
         if known or self.store.command("EXISTS", self.store.key("manifest_n")):
-            return known
-        return files.read_shelf(self.directory).manifests
+            return files.Shelf(manifests=known)
+        return files.read_shelf(self.directory)
 
     def newest(self) -> Manifest | None:
         """The newest committed one, None when there is none."""

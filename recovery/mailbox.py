@@ -165,6 +165,11 @@ class Mailbox:
             return 0
         return ask_as_member(self._store, "mbox_ack", *self._me(), *ids).number()
 
+    def requeue(self, item: Item) -> bool:
+        """Put one item that this member received here back where it was, in order; whether it was still unacknowledged."""
+        number = item.id.rpartition("/")[2]
+        return ask_as_member(self._store, "mbox_requeue", *self._me(), self.name, number).number() == 1
+
     def requeue_unacked(self) -> int:
         """Put everything this member received here and did not acknowledge back in front, in order. How many."""
         return ask_as_member(self._store, "mbox_requeue", *self._me(), self.name, "").number()

@@ -11,7 +11,7 @@ lie. A state of another shape is an error of the program, not of the checkpoint,
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -29,9 +29,9 @@ from unknot.integrations.torch.digest import state_hash
 from unknot.integrations.torch.rng import capture_rng, restore_rng, rng_from_bytes
 from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.checkpoint_errors import CheckpointUnreadable, NoWholeCheckpoint, StateMismatch
-from unknot.recovery.checkpoint_files import damage_of
+from unknot.recovery.checkpoint_files import Shelf, damage_of
 from unknot.recovery.checkpoints import Checkpoints, Place
-from unknot.recovery.manifest import Choice, Damage, Manifest, ManifestId, choose
+from unknot.recovery.manifest import MANIFEST_FILE, Choice, Damage, Manifest, ManifestId, choose
 from unknot.recovery.points import reached
 
 _log = structlog.get_logger("unknot.checkpoint")
@@ -45,7 +45,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         manifest: the one; `manifest.seq` is the step that comes next.
-        passed_over: newer manifests that are damaged, newest first, and how.
+        passed_over: newer manifests that are damaged, newest first, and how; before them, those of which nothing can be read.
         rng: whether this rank's random generators were set; False for a rank that was not there when it was saved.
         state_sha256: digest of the trainer's state and the generators now.
         same: whether that is what was saved; None where the number of ranks differs, since then each rank has another shard.
@@ -75,7 +75,7 @@ def restore(
         place: this rank's.
         trainer: has `state_dict` and `load_state_dict`, and its model is made and sharded.
         process_group: of all ranks.
-        candidates: manifests to choose from; None: those of `checkpoints.candidates()`. Rank 0's count.
+        candidates: manifests to choose from; None: those of `checkpoints.shelf()`. Rank 0's count.
 
     Returns None where there is no manifest at all.
 
@@ -87,11 +87,11 @@ def restore(
     """
     began = time.monotonic()
     check_trainer(trainer)
-    manifests = _announced(checkpoints, place, process_group, candidates)
-    if not manifests:
+    shelf = _announced(checkpoints, place, process_group, candidates)
+    if not shelf.manifests and not shelf.unreadable:
         return None
     reached("restore.verify.before", place.member)
-    chosen = choose(manifests, lambda manifest: _examined(checkpoints, place, process_group, manifest))
+    chosen = _chosen(shelf, lambda manifest: _examined(checkpoints, place, process_group, manifest))
     _tell(chosen)
     if chosen.manifest is None:
         damaged = tuple(f"{id_}: {', '.join(map(str, damage[:3]))}" for id_, damage in chosen.passed_over)
@@ -106,14 +106,21 @@ def restore(
 
 def _announced(
     checkpoints: Checkpoints, place: Place, process_group: Any, candidates: Sequence[Manifest] | None
-) -> tuple[Manifest, ...]:
-    """Rank 0's manifests, on every rank: reading one by one, ranks could see different ones."""
+) -> Shelf:
+    """What rank 0 sees, on every rank: reading one by one, ranks could see different ones."""
     mine = None
     if place.rank == 0:
-        mine = msgspec.json.encode(checkpoints.candidates() if candidates is None else tuple(candidates))
+        mine = msgspec.json.encode(checkpoints.shelf() if candidates is None else Shelf(manifests=tuple(candidates)))
     told: list[Any] = [None] * place.size
     dist.all_gather_object(told, mine, group=process_group)
-    return msgspec.json.decode(told[0], type=tuple[Manifest, ...])
+    return msgspec.json.decode(told[0], type=Shelf)
+
+
+def _chosen(shelf: Shelf, examine: Callable[[Manifest], tuple[Damage, ...]]) -> Choice:
+    """The newest whole one. Those without a manifest that can be read are passed over too, and told: one may be the newest."""
+    unread = tuple((id_, (Damage(path=MANIFEST_FILE, why=f"cannot be read ({why})"),)) for id_, why in shelf.unreadable)
+    chosen = choose(shelf.manifests, examine)
+    return Choice(manifest=chosen.manifest, passed_over=(*unread, *chosen.passed_over))
 
 
 def _examined(checkpoints: Checkpoints, place: Place, process_group: Any, manifest: Manifest) -> tuple[Damage, ...]:
@@ -165,6 +172,8 @@ def _difference(name: str, value: Any, saved: Any) -> str:
         return f"{name} is a tensor on one side only"
     if isinstance(value, torch.Tensor) and tuple(there.size) != tuple(value.shape):
         return f"{name} has the shape {tuple(there.size)} there and {tuple(value.shape)} here"
+    if isinstance(value, torch.Tensor) and there.properties.dtype != value.dtype:
+        return f"{name} is of {there.properties.dtype} there and of {value.dtype} here"  # loading would round without a word
     return ""
 
 

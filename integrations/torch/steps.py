@@ -12,8 +12,9 @@ theirs as part of a manifest. When a generation ends, all ranks go back to one a
   trainers without.
 
 Items. `take` gives all ranks the same ones and the store keeps them for repeats, until the step is voted (`ack="step"`) or a manifest
-covers it. `receive` gives each rank its own; they stay unacknowledged until no rank can repeat the step from memory. So a run that
-must be the same after a crash takes, from mailboxes with `ack="manifest"`.
+covers it. `receive` gives each rank its own; they stay unacknowledged until no rank can repeat the step from memory (`ack="step"`) or a
+manifest covers it. So a run that must be the same after a crash has mailboxes with `ack="manifest"`, and takes; or receives, each rank
+from a mailbox of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import structlog
@@ -40,7 +41,7 @@ from unknot.integrations.torch.staging import check_trainer, resolved
 from unknot.recovery.abandoned import dropping
 from unknot.recovery.checkpoint_wishes import note_begun, wished
 from unknot.recovery.checkpoints import Checkpoints, Place
-from unknot.recovery.errors import NotAMember, StepAborted
+from unknot.recovery.errors import ConfigError, NotAMember, StepAborted
 from unknot.recovery.items import Item
 from unknot.recovery.mailbox import Mailbox
 from unknot.recovery.outcome import put_digest
@@ -52,6 +53,7 @@ from unknot.recovery.values import limit_s, whole
 from unknot.recovery.weights import Published, Weights
 from unknot.supervisor.process import Process
 
+State = Literal["new", "open", "committed", "broken"]
 _COPIES_KEPT = 2
 _LAST_SAVE_S = 300.0
 _log = structlog.get_logger("unknot.steps")
@@ -128,7 +130,7 @@ class Ledger:
         if self._checkpoints is not None and group.rank == 0:
             self._checkpoints.settle(self.process.member)
         self._settle(before=self.seq)
-        self._requeue()
+        self._requeue(since=self.seq)
         self.process.mark("restored")
         reached("group.entered", self.process.member)
         if self._entered_before:
@@ -160,7 +162,7 @@ class Ledger:
         copy = self._copies[-1]
         assert self.group is not None
         if copy.state is not None:
-            self._trainer.load_state_dict(carry.attach(copy.state, self.group.mesh()))
+            carry.give_back(self._trainer, carry.attach(copy.state, self.group.mesh()))
         restore_rng(copy.rng)
 
     def _go_to_manifest(self, group: Group) -> bool:
@@ -222,7 +224,7 @@ class Ledger:
         if self._is_wished_for() or (self.manifest_every is not None and seq % self.manifest_every == 0):
             return True
         limit = self.process.config.manifest_items_limit
-        return self.group.rank == 0 and is_nearly_full(self.process.store, self.group.name, limit)
+        return self._holds_many(limit) or (self.group.rank == 0 and is_nearly_full(self.process.store, self.group.name, limit))
 
     def _is_wished_for(self) -> bool:
         """Whether the driver asks for a manifest that this generation has not begun yet; one rank looks for all."""
@@ -247,6 +249,7 @@ class Ledger:
     def _save(self) -> None:
         if self._saver is not None and self.seq not in self._saved:
             self._saved.add(self.seq)
+            self._forget_consumed()
             items = [item.id for seq, _, item in self._received if seq < self.seq]
             self._saver.start(self.seq, self._trainer.state_dict(), items=items, covers=self._published)
 
@@ -271,19 +274,39 @@ class Ledger:
         self._published[name] = n
 
     def _settle(self, *, before: int) -> None:
-        for seq, mailbox, item in self._received:
-            if seq < before:
-                mailbox.ack(item)
-        self._received = [r for r in self._received if r[0] >= before]
+        """Acknowledge what steps before `before` received, but for what waits for a manifest."""
+        done = [r for r in self._received if r[0] < before and not self._waits_for_manifest(r[1])]
+        for _, mailbox, item in done:
+            mailbox.ack(item)
+        self._received = [r for r in self._received if r not in done]
 
-    def _requeue(self) -> None:
-        for mailbox in {id(m): m for _, m, _ in self._received}.values():
-            mailbox.requeue_unacked()
-        self._received = []
+    def _waits_for_manifest(self, mailbox: Mailbox) -> bool:
+        return self._saver is not None and mailbox.settings().ack == "manifest"
+
+    def _requeue(self, *, since: int) -> None:
+        """What is repeated will be received again; what steps before had is part of the state that is gone on from."""
+        for mailbox, item in [(mailbox, item) for seq, mailbox, item in self._received if seq >= since]:
+            mailbox.requeue(item)
+        self._received = [r for r in self._received if r[0] < since]
+
+    def _forget_consumed(self) -> None:
+        """A manifest has acknowledged them meanwhile."""
+        if self._received:
+            process = self.process
+            held = set(process.store.command("HKEYS", process.store.key("unacked", process.member)))
+            self._received = [r for r in self._received if r[2].id.encode() in held]
+
+    def _holds_many(self, limit: int) -> bool:
+        """Whether it is time for a manifest, for what this rank has received since the last one."""
+        if 2 * len(self._received) >= limit:
+            self._forget_consumed()
+        return 2 * len(self._received) >= limit
 
     def finish(self) -> None:
         """The last step is committed on every rank: acknowledge the rest."""
-        self._settle(before=self.seq + 1)
+        for _, mailbox, item in self._received:
+            mailbox.ack(item)
+        self._received = []
 
     # --- how often ---
 
@@ -308,7 +331,7 @@ class Ledger:
 class Step:
     """One step of the group. `seq` stays the same when it is repeated, `attempt` grows.
 
-    Attributes: seq, attempt, seed (a number from the run's seed, the rank's member and seq), id.
+    Attributes: seq, attempt, seed (a number from the run's seed, the rank's member and seq), id, state.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -318,26 +341,56 @@ class Step:
         self.attempt = ledger.attempt
         self.seed = seed_of(process.config.seed, process.member, self.seq)
         self.id = f"{process.settings.run}/{process.settings.group}/{self.seq}"
+        self.state: State = "new"
+        self._error: BaseException | None = None
         self._boxes: dict[str, Mailbox] = {}
         self._takes = 0
         self._publications: list[tuple[str, Any]] = []
         self._when_counted: list[Callable[[], object]] = []
 
     def __enter__(self) -> Step:
+        if self.state != "new":
+            raise ConfigError(what=f"{self!r} was used already", todo="let the loop over unknot.steps() give the next one")
         group = self._ledger.group
         if group is not None:
             group.check()
+        self.state = "open"
         reached("train.body.before", self._ledger.process.member)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.state, self._error = "broken", error
         if kind is None:
-            self._ledger.commit(self)
+            try:
+                self._ledger.commit(self)
+            except BaseException as failed:
+                self._error = failed
+                raise
+            self.state = "committed"
+
+    def check_over(self) -> None:
+        """The loop goes on: raise what the step was broken off by, if that was swallowed; ConfigError if it was not entered.
+
+        The state may hold half of the step then, and the other ranks are in it: nobody can go on from there.
+        """
+        if self._error is not None:
+            raise self._error
+        if self.state != "committed":
+            raise ConfigError(what=f"{self!r} was not entered", todo="for step in unknot.steps(): with step: ...")
+
+    def _check_open(self) -> None:
+        if self.state != "open":
+            raise ConfigError(what=f"{self!r} is not open", todo="use the step inside of its block: with step: ...")
+
+    def __repr__(self) -> str:
+        return f"<Step {self.seq} of group {self._ledger.process.settings.group}, attempt {self.attempt}, {self.state}>"
 
     def receive(self, mailbox: str, *, timeout: timedelta | None = None) -> Item:
-        """The next item of a mailbox, for this rank; acknowledged once no rank can repeat this step from memory.
+        """The next item of a mailbox, for this rank alone; acknowledged once no rank can repeat this step from memory.
+
+        With `ack="manifest"` by the manifest that covers the step: so it comes again when all ranks go back because one was lost.
 
         Args:
             mailbox: its name.
@@ -346,7 +399,9 @@ class Step:
         Raises:
             TimeoutError: nothing came in time.
             StaleGeneration: the group was broken while waiting.
+            ConfigError: outside of the step's block.
         """
+        self._check_open()
         process = self._ledger.process
         box = self._boxes.setdefault(mailbox, Mailbox(mailbox, process.store, process.recorder))
         item = box.receive(timeout_s=limit_s(timeout))
@@ -363,10 +418,11 @@ class Step:
 
         Raises:
             TimeoutError: not enough came in time.
-            ConfigError: another take stands in this place of the step, or this member may not receive there.
+            ConfigError: another take stands in this place of the step, this member may not receive there, or outside of the block.
             KeptItemsFull: more items would be kept than `manifest_items_limit`.
             StaleGeneration: the group was broken while waiting.
         """
+        self._check_open()
         process, group = self._ledger.process, self._ledger.group
         assert group is not None
         items = take(
@@ -383,6 +439,7 @@ class Step:
         All ranks may call it (making a full state is a collective); the values of the others are not used. ConfigError on rank 0:
         others are declared to publish them (`run.weights`).
         """
+        self._check_open()
         if self._ledger.group is not None and self._ledger.group.rank == 0:
             self._weights(name).check_publish()
         self._publications.append((name, state))
@@ -408,6 +465,7 @@ class Step:
 
     def latest(self, name: str, *, exact: int | None = None) -> Published:
         """The newest version of weights, or the version `exact`; waits until it is there."""
+        self._check_open()
         return self._weights(name).latest(exact=exact)
 
     def _weights(self, name: str) -> Weights:
@@ -438,6 +496,7 @@ def steps(*, until: int | None = None, attempts: int = 5, manifest_every: int | 
         ConfigError: a number that cannot be (at the call, not in the loop), or `manifest_every` for a trainer without `state_dict`
             and `load_state_dict`.
         StepAborted: a step was broken off that often.
+        ConfigError, by the loop: a step was not entered. Or whatever a step was broken off by, if that was swallowed.
     """
     ledger = _ledger
     if ledger is None:
@@ -450,5 +509,7 @@ def steps(*, until: int | None = None, attempts: int = 5, manifest_every: int | 
 def _loop(ledger: Ledger, until: int | None, attempts: int) -> Iterator[Step]:
     while until is None or ledger.seq < until:
         ledger.check_attempts(attempts)
-        yield Step(ledger)
+        step = Step(ledger)
+        yield step
+        step.check_over()
 

@@ -356,7 +356,7 @@ class MonitorCore:
     def _unresponsive(self, finding: Finding, sources: tuple[str, ...], now: float) -> list[Instruction]:
         told: list[Instruction] = []
         for source in sources:
-            if not self._roster.is_over(source) and not self._is_told_silent(source):
+            if not self._roster.is_over(source) and self._silent_case(source) is None:
                 told += self._tell(telling.unresponsive(self.graph, finding, source, run=self._run, now=now))
         return told
 
@@ -377,30 +377,36 @@ class MonitorCore:
                 self.graph.lose(member.source)
                 self._changed = True
         for member in self._roster.silent(now, leases=_SILENT_LEASES):
-            if watched_s > _SILENT_LEASES * member.lease_s and not self._is_told_silent(member.source):
+            if watched_s > _SILENT_LEASES * member.lease_s:
                 told += self._tell_silent(member, now)
         return told
 
     def _tell_silent(self, member: MemberInfo, now: float) -> list[Instruction]:
-        """People are told; and the driver, which can see the process, replaces it if it is stopped."""
-        incident = telling.silent(self.graph, member, run=self._run, now=now)
+        """People are told, unless they were when it did not answer a round; and the driver replaces its process if it is stopped."""
+        known = self._silent_case(member.source)
         driver = self._roster.driver()
-        if incident.id in self.cases or self._config.on_silent == "alert" or member.source == driver or not driver:
-            return self._tell(incident)
-        case = Case(incident, None, Stage.EVIDENCE, until=now)
-        self.cases[incident.id] = case
-        key = f"{incident.id}/restart/{member.source}"
+        if self._config.on_silent == "alert" or member.source == driver or not driver:
+            return [] if known else self._tell(telling.silent(self.graph, member, run=self._run, now=now))
+        if known is None:
+            incident = telling.silent(self.graph, member, run=self._run, now=now)
+            case = self.cases[incident.id] = Case(incident, None, Stage.EVIDENCE, until=now)
+            return self._replace(case, member, driver, now)
+        return self._replace(known, member, driver, now) if known.stage is Stage.WAITING and not known.tried else []
+
+    def _replace(self, case: Case, member: MemberInfo, driver: str, now: float) -> list[Instruction]:
+        is_new = case.stage is Stage.EVIDENCE
+        key = f"{case.incident.id}/restart/{member.source}"
         case.started(Remedy(rung="restart", target=member.source, why="its process is replaced if it is stopped"), at=now)
         case.go(Stage.ACTING, until=now + _ACTION_LIMIT_S)
         self._expect(case, {member.source: key})
         order = RestartMember(
-            key=key, incident=incident.id, driver=driver, member=member.member, reason=incident.headline
+            key=key, incident=case.incident.id, driver=driver, member=member.member, reason=case.incident.headline
         )
-        return [Put(case.incident, alert=True), order]
+        return [Put(case.incident, alert=is_new), order]
 
-    def _is_told_silent(self, source: str) -> bool:
-        cases = (case.incident for case in self.cases.values())
-        return any(one.cause == "unresponsive" and one.culprits == (source,) for one in cases)
+    def _silent_case(self, source: str) -> Case | None:
+        cases = (case for case in self.cases.values() if case.incident.cause == "unresponsive")
+        return next((case for case in cases if case.incident.culprits == (source,)), None)
 
     def _circles(self, now: float) -> list[Instruction]:
         """Members that run and get nowhere; over once they mark progress again."""

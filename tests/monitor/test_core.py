@@ -10,7 +10,14 @@ from unknot.graph import events as ev
 from unknot.recovery.checkpoint_wishes import FailedSave
 from unknot.supervisor.incidents import Action, Incident
 from unknot.supervisor.monitor.case import Stage
-from unknot.supervisor.monitor.instructions import AskRound, BreakGroup, CollectStacks, InterruptWait, Put
+from unknot.supervisor.monitor.instructions import (
+    AskRound,
+    BreakGroup,
+    CollectStacks,
+    InterruptWait,
+    Put,
+    RestartMember,
+)
 
 QUEUE = "trainer/0#1/queue:policy"
 
@@ -472,6 +479,20 @@ def test_after_two_leases_people_are_told_whoever_waits_and_until_it_is_heard_ag
     desk.party(B).tell()
     desk.tick()
     assert (desk.incident().id, desk.incident().state) == (name, "resolved")
+
+
+def test_a_stopped_process_that_was_told_when_it_did_not_answer_is_replaced_after_two_leases_all_the_same(desk: Desk) -> None:
+    driver = "driver/main#1"
+    crossed(desk)
+    told: list[object] = []
+    while desk.now < 1013.0:
+        told += desk.later(0.5)
+        desk.party(A).tell(desk.asks()[-1].round_id)
+        told += desk.members(member(driver, beat_at=desk.now), member(A, beat_at=desk.now), member(B, beat_at=1000.0))
+    assert len(desk.opened()) == 1, "told once"
+    (order,) = [one for one in told if isinstance(one, RestartMember)]
+    assert (order.driver, order.member, order.incident) == (driver, "agent/b", desk.incident().id)
+    assert [(a.remedy, a.target, a.outcome) for a in desk.incident().actions] == [("restart", B, "pending")]
 
 
 def test_time_that_the_monitor_missed_is_held_against_nobody(desk: Desk) -> None:

@@ -5,6 +5,7 @@ Prints one JSON line a step of its story, so that a test can wait for it and rea
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from datetime import timedelta
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 from unknot.integrations.torch.group import Former, Group
 from unknot.integrations.torch.steps import Ledger, steps, use
-from unknot.recovery.errors import StepAborted
+from unknot.recovery.errors import StaleGeneration, StepAborted
 from unknot.supervisor import process as processes
 from unknot.supervisor.process import Process
 
@@ -84,6 +85,14 @@ def roll_back(process: Process, former: Former, group: Group, *, ahead: bool) ->
     tell("entered", seq=ledger.seq, attempt=ledger.attempt, weight=trainer.weight.tolist())
 
 
+def all_are_here(group: Group) -> None:
+    """Nobody ends a generation that the other rank is still about to enter."""
+    assert group.rendezvous is not None
+    group.rendezvous.set(f"here/{group.rank}", "1")
+    for rank in range(group.size):
+        group.rendezvous.get(f"here/{rank}")
+
+
 def repeat(process: Process, former: Former, group: Group) -> None:
     """Every generation is broken in the same step, until the step is given up."""
     ledger = Ledger(process, Counting())
@@ -96,14 +105,60 @@ def repeat(process: Process, former: Former, group: Group) -> None:
             for step in steps(until=2, attempts=3):
                 with step:
                     ledger.last_reason = "a test ends it"
+                    all_are_here(group)
                     raise ConnectionError
         except StepAborted as error:
             tell("aborted", seq=error.seq, attempts=error.attempts, generations=generations, text=str(error))
             return
-        except ConnectionError:
+        except (ConnectionError, StaleGeneration):  # the other rank may have ended it already
             group.slot.break_("a test ends it")
             former.leave()
             group = former.form()
+
+
+def not_entered() -> None:
+    """A loop that forgets the block."""
+    for _ in steps(until=2):
+        pass
+
+
+def entered_twice() -> None:
+    """One step for two blocks."""
+    for step in steps(until=2):
+        with step:
+            pass
+        with step:
+            pass
+
+
+def used_afterwards() -> None:
+    """A step that is over publishes."""
+    for step in steps(until=2):
+        with step:
+            pass
+        step.publish("weights", torch.ones(1))
+
+
+def swallowed() -> None:
+    """The error of a step does not leave the loop."""
+    for step in steps(until=2):
+        with contextlib.suppress(ZeroDivisionError), step:
+            raise ZeroDivisionError("no gradient")
+
+
+def misuse(process: Process, group: Group) -> None:
+    """Loops that cannot be, on both ranks alike; each ends with an error and not in a wait for ever."""
+    told = {}
+    for loop in (not_entered, entered_twice, used_afterwards, swallowed):
+        ledger = Ledger(process, Counting())
+        ledger.group = group
+        ledger.go_on_at(0)
+        use(ledger)
+        try:
+            loop()
+        except Exception as error:  # noqa: BLE001 - what it is, is told
+            told[loop.__name__] = f"{type(error).__name__}: {error}"
+    tell("misused", told=told)
 
 
 def main() -> None:
@@ -116,6 +171,8 @@ def main() -> None:
         stand(process, former, group, absent=rank == 1)
     elif what == "repeat":
         repeat(process, former, group)
+    elif what == "misuse":
+        misuse(process, group)
     else:
         roll_back(process, former, group, ahead=rank == 0)
     former.leave()

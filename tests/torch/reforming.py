@@ -122,7 +122,8 @@ class Trainer:
         if how == "stand":
             dist.all_reduce(torch.ones(1))
         elif how == "take":
-            next(steps(until=STEPS)).take("items", 1)
+            with next(steps(until=STEPS)) as step:
+                step.take("items", 1)
         elif how == "wait":
             self._wait(group)
         elif how == "cut":

@@ -55,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     until: int = 2
     saves: tuple[int, ...] = ()
     width: int = 8
+    half: bool = False
     keep: int = 3
     faults: str = ""
     faults_log: str = ""
@@ -69,12 +70,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Trainer:
     """A model with dropout and an optimizer with moments, so that weights, optimizer and generators all count."""
 
-    def __init__(self, group: Any, width: int, cursor: int | None) -> None:
+    def __init__(self, group: Any, width: int, cursor: int | None, *, half: bool = False) -> None:
         torch.manual_seed(1)
         layers = torch.nn.Sequential(
             torch.nn.Linear(6, width), torch.nn.Dropout(0.5), torch.nn.ReLU(), torch.nn.Linear(width, 3)
         )
-        self.model = layers
+        self.model = layers.to(torch.bfloat16) if half else layers
         fully_shard(self.model, mesh=DeviceMesh.from_group(group, "cpu"))
         self.opt = torch.optim.AdamW(self.model.parameters(), lr=0.01)
         self.cursor = cursor
@@ -148,7 +149,7 @@ def _train(plan: Plan, tell: _Story) -> None:
     dist.init_process_group("gloo", store=meeting, rank=plan.rank, world_size=plan.size, timeout=_LIMIT)
     slot.running()
     own, shut = _own_group(plan, meeting)
-    trainer = Trainer(dist.group.WORLD, plan.width, plan.cursor)
+    trainer = Trainer(dist.group.WORLD, plan.width, plan.cursor, half=plan.half)
     seed(plan.rank + 7)
     checkpoints = Checkpoints(store, Path(plan.directory), keep=plan.keep)
     place = Place.of(slot)

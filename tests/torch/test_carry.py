@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -13,6 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from unknot.integrations.torch import carry
+from unknot.recovery.checkpoint_errors import StateNotSaveable
 
 pytestmark = pytest.mark.torch
 
@@ -46,3 +50,37 @@ def test_an_attached_state_has_the_layout_of_before_and_can_be_attached_again(me
     second = carry.attach(detached, mesh)["w"]
     assert (second.shape, second.placements) == (sharded.shape, sharded.placements)
     assert second.full_tensor().tolist() == sharded.full_tensor().tolist()
+
+
+class Trainer:
+    """Its state holds the model itself, as torch's own checkpoints allow, and an array that it changes in place."""
+
+    def __init__(self) -> None:
+        self.model = torch.nn.Linear(2, 1)
+        self.seen = np.zeros(3)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"model": self.model, "seen": self.seen, "log": {"losses": {1.0}}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        assert state["model"] is self.model, "it has its part already, as when a checkpoint is loaded"
+        self.seen = state["seen"]
+
+
+def test_what_a_trainer_changes_in_place_afterwards_is_not_in_the_copy_and_goes_back(mesh: DeviceMesh) -> None:
+    trainer = Trainer()
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    detached = carry.detach(trainer.state_dict())
+    for _ in range(2):
+        with torch.no_grad():
+            for parameter in trainer.model.parameters():
+                parameter.add_(1.0)
+        trainer.seen += 5.0
+        carry.give_back(trainer, carry.attach(detached, mesh))
+        assert all(torch.equal(now, then) for now, then in zip(trainer.model.parameters(), before, strict=True))
+        assert trainer.seen.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_value_that_cannot_be_copied_is_named() -> None:
+    with pytest.raises(StateNotSaveable, match="a lock in the state cannot be saved: it cannot be copied"):
+        carry.detach({"guard": threading.Lock()})

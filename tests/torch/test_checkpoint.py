@@ -98,12 +98,46 @@ def test_when_no_manifest_is_whole_the_run_does_not_silently_begin_anew(
         assert f"{manifest.id}: __0_0.distcp: is missing" in failed["text"]
 
 
+def test_a_manifest_that_cannot_be_read_is_never_a_reason_to_begin_anew_when_redis_was_lost(
+    train: Train, store: RedisStore, tmp_path: Path
+) -> None:
+    ended_well(train(until=2, saves=(1,)))
+    (older,) = committed_manifests(store)
+    ended_well(train(until=3, saves=(2,)))
+    newer = committed_manifests(store)[0]
+    for key in store.command("KEYS", store.key("*")):
+        store.command("DEL", key)
+    flip_a_bit(tmp_path / "checkpoints" / newer.id / "manifest.json")
+    for rank in ended_well(train(until=2)):
+        assert (rank.one("restored")["id"], rank.one("restored")["passed_over"]) == (older.id, [newer.id])
+    flip_a_bit(tmp_path / "checkpoints" / older.id / "manifest.json")
+    for rank in train(until=2):
+        failed = rank.one("failed")
+        assert failed["kind"] == "NoWholeCheckpoint"
+        assert f"{older.id}: manifest.json: cannot be read" in failed["text"]
+
+
+def flip_a_bit(path: Path) -> None:
+    """The highest one of the first byte: no text any more."""
+    body = bytearray(path.read_bytes())
+    body[0] ^= 0x80
+    path.write_bytes(body)
+
+
 def test_another_shape_of_the_model_is_an_error_that_names_what_differs(train: Train) -> None:
     ended_well(train(until=2, saves=(1,)))
     for rank in train(until=2, width=10):
         failed = rank.one("failed")
         assert failed["kind"] == "StateMismatch"
         assert "model.0.weight has the shape (8, 6) there and (10, 6) here" in failed["text"]
+
+
+def test_weights_of_another_precision_are_not_rounded_without_a_word(train: Train) -> None:
+    ended_well(train(until=2, saves=(1,)))
+    for rank in train(until=2, half=True):
+        failed = rank.one("failed")
+        assert failed["kind"] == "StateMismatch"
+        assert "model.0.weight is of torch.float32 there and of torch.bfloat16 here" in failed["text"]
 
 
 def test_a_full_disk_costs_the_checkpoint_and_neither_the_training_nor_the_one_before(

@@ -171,3 +171,19 @@ def test_a_step_that_is_broken_off_again_and_again_is_given_up(ranks: Any, event
         assert (told["seq"], told["attempts"], told["generations"]) == (0, 3, 4)
         assert "broken off 3 times, the last time since a test ends it" in told["text"]
     assert [rank.end() for rank in pair] == [0, 0]
+
+
+def test_a_loop_that_does_not_use_its_steps_as_it_should_is_told_and_never_goes_on_with_half_a_step(ranks: Any, eventually: Any) -> None:
+    pair = ranks("misuse")
+    eventually(lambda: all(rank.told("misused") for rank in pair), limit_s=60.0)
+    for rank in pair:
+        assert rank.told("misused")["told"] == {
+            "not_entered": "ConfigError: <Step 0 of group policy, attempt 0, new> was not entered; "
+            "for step in unknot.steps(): with step: ...",
+            "entered_twice": "ConfigError: <Step 0 of group policy, attempt 0, committed> was used already; "
+            "let the loop over unknot.steps() give the next one",
+            "used_afterwards": "ConfigError: <Step 0 of group policy, attempt 0, committed> is not open; "
+            "use the step inside of its block: with step: ...",
+            "swallowed": "ZeroDivisionError: no gradient",
+        }
+    assert [rank.end() for rank in pair] == [0, 0]
