@@ -30,13 +30,8 @@ class Answer(NamedTuple):
         return int(self.rest[position])
 
 
-def ask(store: Store, script: str, *args: RedisValue) -> Answer:
-    """Run a script with the run's prefix as its only key.
-
-    Raises:
-        StoreCorrupt: a key that the script needs has another type; the script changed nothing.
-        StoreUnavailable: Redis did not answer within the store's limit.
-    """
+def rows(store: Store, script: str, *args: RedisValue) -> Sequence[Any]:
+    """As `ask`, for a script whose answer is a list without a first word."""
     try:
         said: Sequence[Any] = store.script(script, [store.key()], args)
     except Exception as error:
@@ -44,6 +39,17 @@ def ask(store: Store, script: str, *args: RedisValue) -> Answer:
         if found := _CORRUPT.search(str(error)):
             raise StoreCorrupt(key=found[1], why=found[2]) from error
         raise
+    return said
+
+
+def ask(store: Store, script: str, *args: RedisValue) -> Answer:
+    """Run a script with the run's prefix as its only key.
+
+    Raises:
+        StoreCorrupt: a key that the script needs has another type; the script changed nothing.
+        StoreUnavailable: Redis did not answer within the store's limit.
+    """
+    said = rows(store, script, *args)
     head = said[0]
     return Answer(head.decode() if isinstance(head, bytes) else str(head), tuple(said[1:]))
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from unknot.recovery import checkpoint_files as files
-from unknot.recovery.answers import Answer, ask, refuse_fenced
-from unknot.recovery.errors import ConfigError
+from unknot.recovery.answers import Answer, ask, refuse_fenced, rows
+from unknot.recovery.errors import ConfigError, StoreCorrupt
 from unknot.recovery.group import GroupSlot
 from unknot.recovery.manifest import (
     DEFAULT_KEEP,
@@ -39,6 +39,8 @@ from unknot.recovery.points import reached
 from unknot.recovery.ports import Store
 from unknot.recovery.take import settle
 from unknot.recovery.weights import settle_weights
+
+T = TypeVar("T")
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +156,7 @@ class Checkpoints:
         if answer.word == "waiting":
             return Answered(outcome="waiting")
         if answer.word == "committed":
-            manifest = _manifest(self.store.run, attempt, _fields(answer.rest[1]))
+            manifest = _manifest(_Record(self.store.run, attempt, live=False, fields=_fields(answer.rest[1])))
             return Answered(outcome="committed", manifest=manifest, why=self._publish(manifest, place.member))
         return Answered(outcome="over", why=_why_over(answer))
 
@@ -261,46 +263,73 @@ def _reached_in_sweep(member: str, at: str) -> None:
 
 
 def committed_manifests(store: Store) -> tuple[Manifest, ...]:
-    """The committed manifests of a run, newest first."""
-    kept = [_manifest(store.run, id_, fields) for id_, _, fields in _records(store) if fields["state"] == "committed"]
-    return newest_first(kept)
+    """The committed manifests of a run, newest first. StoreCorrupt when a record cannot be read."""
+    return newest_first([one for one in _read(store, _if_committed) if one is not None])
 
 
 def all_attempts(store: Store) -> tuple[Attempt, ...]:
-    """All attempts of a run, at one instant, oldest id first."""
-    return tuple(sorted((_attempt(*record) for record in _records(store)), key=lambda attempt: attempt.id))
+    """All attempts of a run, at one instant, oldest id first. StoreCorrupt when a record cannot be read."""
+    return tuple(sorted(_read(store, _attempt), key=lambda attempt: attempt.id))
 
 
-def _records(store: Store) -> list[tuple[ManifestId, bool, dict[str, str]]]:
-    found = store.script("manifests", [store.key()], [])
-    return [(id_.decode(), bool(live), _fields(flat)) for id_, live, flat in found]
+class _Record(NamedTuple):
+    """What Redis has of one attempt; `live`: it may yet be committed."""
+
+    run: str
+    id: ManifestId
+    live: bool
+    fields: dict[str, str]
+
+
+def _read(store: Store, decode: Callable[[_Record], T]) -> list[T]:
+    """Every record, decoded. One that was changed or removed by somebody else is an error: to pass over it would lose a checkpoint."""
+    return [_decoded(store, decode, *row) for row in rows(store, "manifests")]
+
+
+def _decoded(store: Store, decode: Callable[[_Record], T], id_: bytes, live: int, flat: Sequence[bytes]) -> T:
+    name = id_.decode(errors="replace")
+    try:
+        return decode(_Record(store.run, name, bool(live), _fields(flat)))
+    except (KeyError, ValueError, msgspec.DecodeError) as error:
+        why = f"cannot be read ({error})" if flat else "is gone"
+        todo = (
+            f"bring it back, or take {name} out of {store.key('manifest_ids')}; what lies in a directory is read without Redis: "
+            "supervisor checkpoints list --dir DIR"
+        )
+        raise StoreCorrupt(key=store.key("manifest", name), why=why, todo=todo) from error
+
+
+def _if_committed(record: _Record) -> Manifest | None:
+    return _manifest(record) if record.fields["state"] == "committed" else None
 
 
 def _fields(flat: Sequence[bytes]) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def _attempt(id_: ManifestId, live: bool, fields: dict[str, str]) -> Attempt:  # noqa: FBT001 - a row of an answer
+def _attempt(record: _Record) -> Attempt:
+    fields = record.fields
     return Attempt(
-        id=id_,
+        id=record.id,
         group=fields["group"],
         generation=int(fields["generation"]),
         seq=int(fields["seq"]),
         size=int(fields["size"]),
         state=fields["state"],  # type: ignore[arg-type]  # validate() judges it
         directory=fields["directory"],
-        live=live,
+        live=record.live,
         answered=tuple(sorted(int(name) for name, _ in _named(fields, "rank"))),
         number=int(fields.get("number", 0)),
         why=fields.get("why", ""),
     )
 
 
-def _manifest(run: str, id_: ManifestId, fields: dict[str, str]) -> Manifest:
+def _manifest(record: _Record) -> Manifest:
+    fields = record.fields
     records = [msgspec.json.decode(text, type=RankRecord) for _, text in _named(fields, "rank")]
     return Manifest(
-        id=id_,
-        run=run,
+        id=record.id,
+        run=record.run,
         group=fields["group"],
         generation=int(fields["generation"]),
         seq=int(fields["seq"]),
@@ -308,7 +337,7 @@ def _manifest(run: str, id_: ManifestId, fields: dict[str, str]) -> Manifest:
         number=int(fields["number"]),
         created_at=float(fields["created_at"]),
         committed_at=float(fields["committed_at"]),
-        ranks=tuple(sorted(records, key=lambda record: record.rank)),
+        ranks=tuple(sorted(records, key=lambda one: one.rank)),
         agents={name: int(count) for name, count in _named(fields, "agent")},
         mailboxes=tuple(_cursor(name, text) for name, text in _named(fields, "mbox")),
         weights=tuple(_version(name, text) for name, text in _named(fields, "weights")),

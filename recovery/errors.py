@@ -348,10 +348,11 @@ class StoreCorrupt(UnknotError):
 
     key: str
     why: str
+    todo: str
 
-    def __init__(self, *, key: str, why: str) -> None:
-        super().__init__(key=key, why=why)
+    def __init__(self, *, key: str, why: str, todo: str = "find out who else writes there, or delete it") -> None:
+        super().__init__(key=key, why=why, todo=todo)
 
     def describe(self) -> str:
         """Which key, and what to do."""
-        return f"key {self.key} of Redis {self.why}; nothing was changed; find out who else writes there, or delete it"
+        return f"key {self.key} of Redis {self.why}; nothing was changed; {self.todo}"

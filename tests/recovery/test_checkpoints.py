@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -281,3 +282,33 @@ def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path: Path) -> None:
 def test_the_place_of_a_rank_is_that_of_its_join(store: RedisStore) -> None:
     (place,) = form(store, size=1)
     assert (place.group, place.generation, place.source) == (GROUP, 1, "trainer/0#1")
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (lambda key: ("DEL", key), "is gone"),
+        (lambda key: ("HDEL", key, "seq"), "cannot be read ('seq')"),
+        (lambda key: ("HSET", key, "rank:1", "{"), "cannot be read (Input data was truncated)"),
+        (lambda key: ("HSET", key, "mbox:raw", "1 2"), "cannot be read (not enough values"),
+        (lambda key: ("HSET", key, "number", b"\xff"), "cannot be read ('utf-8' codec"),
+    ],
+)
+def test_the_record_of_a_checkpoint_that_somebody_else_changed_is_named_and_not_passed_over(
+    checkpoints: Checkpoints, store: RedisStore, harm: Callable[[str], tuple[str | bytes, ...]], told: str
+) -> None:
+    places = form(store)
+    commit(checkpoints, places, 1)
+    newest = commit(checkpoints, places, 2)
+    store.command(*harm(store.key("manifest", newest.id)))
+    with pytest.raises(StoreCorrupt) as caught:
+        checkpoints.manifests()
+    assert told in str(caught.value)
+    assert newest.id in str(caught.value)
+    store.command("HDEL", store.key("manifest_ids"), *_field_of(store, newest.id))
+    assert [one.seq for one in checkpoints.manifests()] == [1], "as the error says"
+
+
+def _field_of(store: RedisStore, id_: str) -> list[bytes]:
+    known: dict[bytes, bytes] = store.command("HGETALL", store.key("manifest_ids"))
+    return [field for field, value in known.items() if value.decode() == id_]
