@@ -283,10 +283,11 @@ class _Record(NamedTuple):
 
 def _read(store: Store, decode: Callable[[_Record], T]) -> list[T]:
     """Every record, decoded. One that was changed or removed by somebody else is an error: to pass over it would lose a checkpoint."""
-    return [_decoded(store, decode, *row) for row in rows(store, "manifests")]
+    return [_decoded(store, decode, row) for row in rows(store, "manifests")]
 
 
-def _decoded(store: Store, decode: Callable[[_Record], T], id_: bytes, live: int, flat: Sequence[bytes]) -> T:
+def _decoded(store: Store, decode: Callable[[_Record], T], row: tuple[bytes, int, Sequence[bytes]]) -> T:
+    id_, live, flat = row
     name = id_.decode(errors="replace")
     try:
         return decode(_Record(store.run, name, bool(live), _fields(flat)))
