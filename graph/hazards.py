@@ -12,6 +12,9 @@ write modes that lockdep distinguishes):
 A trace tells all that is taken and released (`observe`). A live process notes its own orders and tells each once
 (`supervisor/recorder/lock_orders.py`), since telling every lock would cost a write for each; they come in by `note`.
 
+A lock that is taken with a time-out makes no order with those held before: whoever asks for it goes on by itself. (A trace does not tell
+of a lock that was free whether there was one.)
+
 A lock that was asked for and never granted makes no order here: that is an incident already, not a hazard. Rejected: to
 follow orders through messages and events. Linux tried it (cross-release) and took it out again for its false reports.
 

@@ -90,7 +90,7 @@ class Words:
         if wait.deadline is not None:
             return f"; it goes on by itself in {age(wait.deadline - self._now)}"
         if wait.limit is not None:
-            return f"; killed by its time limit in {age(wait.limit - self._now)}"
+            return f"; ended by its time limit in {age(wait.limit - self._now)}"
         return ""
 
     def _needs(self, teller: Participant, wait: CurrentWait) -> Phrase:

@@ -126,7 +126,7 @@ class DistributedLock:
         answer = obtain(self._store, self._recorder, self._request(participant), timeout_s=timeout_s)
         token = answer.number()
         self._holdings.put(self.name, participant, _Holding(token, 1))
-        self._recorder.hold(self._resource)
+        self._recorder.hold(self._resource, would_wait=timeout_s is None)
         return token
 
     def release(self) -> None:

@@ -82,8 +82,11 @@ class Recorder(Protocol):
         itself; None says that it never will. `limit_s` seconds from now it is ended: shown, never an escape.
         """
 
-    def hold(self, resource: Resource, *, units: int = 1) -> None:
-        """The calling thread now holds `units` of the resource. Call after acquiring, after leaving `wait`."""
+    def hold(self, resource: Resource, *, units: int = 1, would_wait: bool = True) -> None:
+        """The calling thread now holds `units` of the resource. Call after acquiring, after leaving `wait`.
+
+        `would_wait`: whether it would have waited for ever; who gives up in time makes no order of locks.
+        """
 
     def release(self, resource_id: str, *, units: int = 1) -> None:
         """The calling thread no longer holds them. Call after releasing."""

@@ -68,7 +68,7 @@ class NullRecorder:
         """Announces nothing."""
         yield NullTicket(ticket)
 
-    def hold(self, resource: Resource, *, units: int = 1) -> None:
+    def hold(self, resource: Resource, *, units: int = 1, would_wait: bool = True) -> None:
         """Records nothing."""
 
     def release(self, resource_id: str, *, units: int = 1) -> None:

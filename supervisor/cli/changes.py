@@ -132,7 +132,8 @@ def _hazards(before: Snapshot | None, now: Snapshot) -> Iterator[Change]:
     known = {hazard.locks for hazard in before.hazards} if before else set()
     for hazard in now.hazards:
         if hazard.locks not in known:
-            yield Change(what="hazard", id=" ".join(hazard.locks), change="found", text=hazard.text, style="warn")
+            text = f"hazard, nothing stands yet: {hazard.text}"
+            yield Change(what="hazard", id=" ".join(hazard.locks), change="found", text=text, style="warn")
 
 
 def _problems(before: frozenset[str], now: tuple[str, ...]) -> Iterator[Change]:

@@ -115,7 +115,7 @@ def _ends(wait: WaitView) -> str:
     if wait.deadline_in_s is not None:
         ends.append(f"goes on in {age(wait.deadline_in_s)}")
     if wait.limit_in_s is not None:
-        ends.append(f"is killed in {age(wait.limit_in_s)}")
+        ends.append(f"is ended in {age(wait.limit_in_s)}")
     return ", ".join(ends)
 
 

@@ -1,9 +1,10 @@
 """Who lives and runs, and marks no progress any more: a retry that never succeeds, two who undo each other's work, a loop without end.
 
-Nobody waits for long there, so no graph shows it; only what a member says of its own work does (`unknot.progress`, and every step that
-counts). So nothing is said of a member that has never marked any, nor of one that stands in an old wait, which is told by what it
-waits for. How long is long is a setting, and ten times the usual time between two marks where that is more: an evaluation every
-thousand steps is no circle. It is never proof, and has no remedy but people.
+Nobody waits there, so no graph shows it; only what a member says of its own work does (`unknot.progress`, and every step that counts). So
+nothing is said of a member that has never marked any, and only time in which its main thread was not seen to wait counts: who
+waits is told by what it waits for, and who polls an empty mailbox is no culprit. How long is long is a setting, and ten times the
+usual time between two marks where that is more: an evaluation every thousand steps is no circle. It is never proof, and has no remedy
+but people.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from unknot.graph.live import LiveGraph
 from unknot.recovery.registration import MemberInfo
 
 _USUALLY = 10.0
-_STANDS_S = 30.0
 
 
 class Circle(msgspec.Struct, frozen=True, kw_only=True):
-    """A member that runs, and for how long (seconds) without progress; `usual_s` between two marks, None if it made one only."""
+    """A member that runs without progress, and since how many seconds; `usual_s` between two marks, None if it made one only."""
 
     member: MemberInfo
     without_s: float
@@ -33,6 +33,7 @@ class Progress:
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
         self._first: dict[str, tuple[int, float]] = {}
+        self._waited_at: dict[str, float] = {}
 
     def circles(self, graph: LiveGraph, members: Iterable[MemberInfo], now: float) -> list[Circle]:
         """Members without progress for too long at `now` seconds."""
@@ -42,17 +43,14 @@ class Progress:
         for member in members:
             if member.state != "alive" or member.role == "driver" or not member.progress_n:
                 continue
-            without_s, usual_s = now - member.progress_at, self._usual_s(member)
-            limit_s = max(self._after_s, _USUALLY * (usual_s or 0.0))
-            if without_s >= limit_s and now - member.beat_at <= member.lease_s and not _stands(graph, member.source, now):
+            main = graph.participants.get(member.source)
+            if main is not None and main.wait is not None:
+                self._waited_at[member.source] = now
+            without_s = now - max(member.progress_at, self._waited_at.get(member.source, 0.0))
+            usual_s = self._usual_s(member)
+            if without_s >= max(self._after_s, _USUALLY * (usual_s or 0.0)) and now - member.beat_at <= member.lease_s:
                 yield Circle(member=member, without_s=without_s, usual_s=usual_s)
 
     def _usual_s(self, member: MemberInfo) -> float | None:
         n, at = self._first.setdefault(member.source, (member.progress_n, member.progress_at))
         return (member.progress_at - at) / (member.progress_n - n) if member.progress_n > n else None
-
-
-def _stands(graph: LiveGraph, source: str, now: float) -> bool:
-    """Whether the main thread stands in a wait that is no short one."""
-    main = graph.participants.get(source)
-    return main is not None and main.wait is not None and now - main.wait.t > _STANDS_S

@@ -487,7 +487,10 @@ class MonitorCore:
                 over = self._roster.is_back(incident.culprits[0])
             else:
                 over = incident.kind == "member" and self._roster.is_replaced(incident.culprits[0])
-            if over:
+            if over and incident.kind == "crash" and self._roster.has_died(incident.culprits[0]):
+                case.ended(outcome="failed", note="the process that took its place has died too")
+                told += self._close(case, now, "its restart failed")
+            elif over:
                 told += self._close(case, now, telling.resolution(incident))
         self._rests.forget(self.graph.participants)
         return told

@@ -96,6 +96,11 @@ class Roster:
         """Every member."""
         return self._members.values()
 
+    def has_died(self, source: str) -> bool:
+        """Whether the member of `source` is dead by now."""
+        member = self._members.get(source.partition("#")[0])
+        return member is not None and member.state == "dead"
+
     def driver(self) -> str:
         """The source of the run's driver, '' while none lives."""
         alive = (m.source for m in self._members.values() if m.role == "driver" and m.state == "alive")

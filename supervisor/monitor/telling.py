@@ -171,10 +171,8 @@ def circle(found: Circle, *, run: str, now: float) -> Incident:
     """A member that runs and makes no progress."""
     member, without = found.member, age(found.without_s)
     usual = f", one every {age(found.usual_s)} before" if found.usual_s is not None else ""
-    text = (
-        f"{member.source} runs and stands nowhere for long, and has marked no progress for {without} ({member.progress_n} marks until "
-        f"then{usual}): it may go round in circles."
-    )
+    marks = f"{member.progress_n} mark{'' if member.progress_n == 1 else 's'} until then{usual}"
+    text = f"{member.source} runs, waits for nothing, and has marked no progress for {without} ({marks}): it may go round in circles."
     return Incident(
         id=circle_id(run, found), run=run, cause="livelock", kind="circling", state="open",
         headline=f"LIVELOCK in run {run}: {bare(member.source)} runs without progress (for {without})",

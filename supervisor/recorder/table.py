@@ -206,7 +206,7 @@ class WaitTable:
         """The same wait under a new ticket, for a thread that ran in between."""
         return msgspec.structs.replace(waiting, ticket=self.next_ticket())
 
-    def hold(self, resource: Resource, *, units: int = 1) -> None:
+    def hold(self, resource: Resource, *, units: int = 1, would_wait: bool = True) -> None:
         """The calling thread now holds units of the resource."""
         slot = self.slot()
         before = slot.holds.get(resource.r)
@@ -214,7 +214,7 @@ class WaitTable:
             slot.holds[resource.r] = before._replace(units=units + before.units)
             return
         held = Held(resource, units, self._clock(), calling_site())
-        if slot.holds and resource.type == "lock":
+        if slot.holds and would_wait and resource.type == "lock":
             locks = [_taken(one) for one in slot.holds.values() if one.resource.type == "lock"]
             self.orders.note(slot.participant, locks, _taken(held))
         slot.holds[resource.r] = held

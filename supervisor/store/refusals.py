@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import redis
 
 # What a run uses, and no more: found by running one as a user that has only this.
-RIGHTS = "~unknot:* &unknot:* +@read +@write +@scripting +@pubsub +@transaction +@connection +info +time"
+RIGHTS = "on resetchannels ~unknot:* &unknot:* +@read +@write +@scripting +@pubsub +@transaction +@connection +info +time"
 _DENIED_IN_SCRIPT = re.compile(r"NOPERM|ACL failure|executing the script can't|can't access at least one of the keys")
 # How Redis says that it cannot write to disk, or not to enough replicas.
 _NO_WRITES = ("MISCONF", "NOREPLICAS")

@@ -8,6 +8,7 @@ import pytest
 from tests.monitor.desk import A, B, Desk, atom, crossed, evidence, interrupted, member
 from unknot.graph import events as ev
 from unknot.recovery.checkpoint_wishes import FailedSave
+from unknot.recovery.registration import Crash
 from unknot.supervisor.incidents import Action, Incident
 from unknot.supervisor.monitor.case import Stage
 from unknot.supervisor.monitor.instructions import (
@@ -377,6 +378,17 @@ def test_a_member_that_died_is_told_with_how_it_ended_until_its_next_incarnation
     desk.members(member("agent/a#2"))
     desk.tick()
     assert (desk.incident().state, desk.incident().resolution) == ("resolved", "a new incarnation has registered")
+
+
+def test_a_restart_whose_process_dies_before_it_is_there_has_failed(desk: Desk) -> None:
+    lost = Crash(incarnation=1, at=1000.0, how="signal 9")
+    desk.members(member("agent/a#2", state="starting", crash=lost))
+    found = desk.incident()
+    assert (found.kind, found.state, found.actions[0].outcome) == ("crash", "acting", "pending")
+    desk.members(member("agent/a#2", state="dead", crash=lost, error="ActorDiedError", ended_at=1001.0))
+    desk.tick()
+    ended = next(case for case in desk.given(Put) if case.incident.id == found.id and case.incident.state == "resolved").incident
+    assert (ended.resolution, ended.actions[0].outcome) == ("its restart failed", "failed")
 
 
 def test_who_waits_for_what_a_dead_member_holds_is_told_as_its_victim(desk: Desk) -> None:

@@ -167,7 +167,7 @@ def test_who_runs_and_marks_no_progress_any_more_is_told_with_where_it_is_until_
     look(5, last)
     found = desk.incident()
     assert (found.cause, found.culprits, found.state) == ("livelock", (A,), "open")
-    assert found.lines[0].text.startswith("agent/a#1 runs and stands nowhere for long, and has marked no progress for 6")
+    assert found.lines[0].text.startswith("agent/a#1 runs, waits for nothing, and has marked no progress for 6")
     assert "(5 marks until then, one every 1 s before)" in found.lines[0].text
     assert found.advice.startswith("See where agent/a is now")
     stacks = desk.last(CollectStacks)
@@ -177,6 +177,20 @@ def test_who_runs_and_marks_no_progress_any_more_is_told_with_where_it_is_until_
     assert len(desk.opened()) == 1
     look(6, desk.now)
     assert (desk.incident().state, desk.incident().resolution) == ("resolved", "it makes progress again, or has ended")
+
+
+def test_time_spent_waiting_is_no_circle_also_not_in_short_waits_one_after_the_other() -> None:
+    desk = desk_of(A, B, livelock_after_s=20.0, external_after_s=1000.0)
+    begun = desk.now
+    desk.party(A).wait(atom("ext=answer"), interruptible=False).tell()
+    while desk.now < begun + 60.0:
+        if int(desk.now - begun) % 2:
+            desk.party(B).wait(atom("ext=poll"), interruptible=False).tell()
+        else:
+            desk.party(B).wake().tell()
+        desk.later(1.0)
+        desk.members(*(member(one, beat_at=desk.now, progress_n=1, progress_at=begun) for one in (A, B)))
+    assert desk.opened() == []
 
 
 def test_who_has_never_marked_progress_stands_in_an_old_wait_or_usually_takes_as_long_is_no_circle() -> None:

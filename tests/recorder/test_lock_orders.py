@@ -46,6 +46,14 @@ def test_a_lock_that_was_given_back_makes_no_order_nor_does_what_is_no_lock() ->
     assert table.orders.untold() == ()
 
 
+def test_a_lock_that_was_asked_for_with_a_time_out_makes_no_order_with_those_held_before() -> None:
+    table = make_table()
+    table.hold(lock("a"))
+    table.hold(lock("b"), would_wait=False)
+    table.hold(lock("c"))
+    assert ways(table.orders.untold()) == [("agent/b", "lock:a", "lock:c"), ("agent/b", "lock:b", "lock:c")]
+
+
 def test_each_thread_has_an_order_of_its_own(puppet: Puppet) -> None:
     table = make_table()
     table.hold(lock("a"))

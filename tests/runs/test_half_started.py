@@ -101,7 +101,7 @@ def test_a_redis_that_refuses_the_driver_after_its_claim_gets_the_claim_back(adm
     rules = ("reset", "on", f">{PASSWORD}", "~*", "&*", "+@all", "-sadd")  # registering needs it, the claim does not
     admin.execute_command("ACL", "SETUSER", "trainer", *rules)  # type: ignore[no-untyped-call]
     url = f"redis://trainer:{PASSWORD}@{own_url.rpartition('@')[2]}"
-    refused(unknot.StoreUnavailable, "its user has no permission (NOPERM) for ", "ACL SETUSER NAME ~unknot:*", redis=url)
+    refused(unknot.StoreUnavailable, "its user has no permission (NOPERM) for ", "ACL SETUSER NAME on resetchannels ~unknot:*", redis=url)
     assert admin.hget("unknot:{r1}:run", "state") == b"closed"
 
 
