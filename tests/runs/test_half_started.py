@@ -171,9 +171,10 @@ def test_ray_is_named_when_it_cannot_be_reached(monkeypatch: pytest.MonkeyPatch)
     def fails(**_: object) -> Callable[[], None]:
         raise ConnectionError("nobody at 10.0.0.1\nand more")
 
-    monkeypatch.setattr(ray, "init", fails)
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "shutdown", lambda: None)
     told = r"Ray cannot be started \(ConnectionError: nobody at 10\.0\.0\.1\); see"
-    with ExitStack() as stack, pytest.raises(unknot.ConfigError, match=told):
-        started.ray_cluster(stack)
+    with monkeypatch.context() as patch, ExitStack() as stack:
+        patch.setattr(ray, "init", fails)
+        patch.setattr(ray, "is_initialized", lambda: False)
+        patch.setattr(ray, "shutdown", lambda: None)
+        with pytest.raises(unknot.ConfigError, match=told):
+            started.ray_cluster(stack)
