@@ -21,7 +21,7 @@ import msgspec
 from unknot.graph.errors import UnknotError
 from unknot.graph.events import Record
 from unknot.graph.hazards import Order
-from unknot.recovery.answers import ask_as_member
+from unknot.recovery.answers import Answer, ask_as_member
 from unknot.recovery.errors import DeadlockInterrupted, FencedError, NotAMember, StoreUnavailable
 from unknot.recovery.marks import Mark, mark
 from unknot.recovery.recorder_null import NullRecorder
@@ -89,9 +89,13 @@ def observation_off(environ: Mapping[str, str]) -> bool:
 
 
 class RedisOutlet:
-    """Writes records and heartbeats; short limits, so that a slow Redis costs a record and not a second."""
+    """Writes records and heartbeats; short limits, so that a slow Redis costs a record and not a second.
+
+    `orders_left_out` counts orders of locks that the run has no room for.
+    """
 
     def __init__(self, store: RedisStore, registration: Registration) -> None:
+        self.orders_left_out = 0
         self._store = store
         self._registration = registration
 
@@ -105,15 +109,23 @@ class RedisOutlet:
 
     def lock_orders(self, orders: Sequence[Order]) -> int | None:
         """Add to the run's; the newest incarnation if this one was replaced."""
-        return self._write("lock_orders", _ORDERS_KEPT, *(_ORDERS.encode(order) for order in orders))
+        try:
+            answer = self._ask("lock_orders", _ORDERS_KEPT, *(_ORDERS.encode(order) for order in orders))
+        except FencedError as error:
+            return error.current
+        self.orders_left_out += answer.number()
+        return None
 
     def _write(self, script: str, *args: RedisValue) -> int | None:
-        registration = self._registration
         try:
-            ask_as_member(self._store, script, registration.member, registration.incarnation, *args)
+            self._ask(script, *args)
         except FencedError as error:
             return error.current
         return None
+
+    def _ask(self, script: str, *args: RedisValue) -> Answer:
+        registration = self._registration
+        return ask_as_member(self._store, script, registration.member, registration.incarnation, *args)
 
 
 class Process:

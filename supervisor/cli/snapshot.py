@@ -18,6 +18,8 @@ from unknot.graph.hazards import Hazard
 from unknot.recovery.ports import Store
 from unknot.supervisor.cli.waits import LOCK_PREFIX, WaitView, locks_waited_for, waits_of
 from unknot.supervisor.incidents import Action, Cause, Incident
+from unknot.supervisor.store.hazard_store import decoded as hazards_in
+from unknot.supervisor.store.hazard_store import name_of
 
 MemberState = Literal["starting", "alive", "silent", "done", "dead", "unknown"]
 INCIDENTS_READ = 200
@@ -133,7 +135,7 @@ def read_snapshot(store: Store, *, incidents: int = INCIDENTS_READ) -> Snapshot:
         members=tuple(people),
         waits=_waits(store, records, now),
         incidents=decoded,
-        hazards=tuple(_hazards(hazards, problems)),
+        hazards=tuple(sorted(hazards_in(hazards, problems), key=name_of)),
         deliveries=_deliveries(_fields(deliveries), int(waiting)),
         problems=tuple(problems),
     )
@@ -178,14 +180,6 @@ def _incidents(found: Sequence[Any], problems: list[str]) -> Iterator[Incident]:
             yield msgspec.json.decode(text, type=Incident)
         except msgspec.DecodeError as error:
             problems.append(f"incident {_text(name)} cannot be read: {error}")
-
-
-def _hazards(found: Sequence[bytes], problems: list[str]) -> Iterator[Hazard]:
-    for text in sorted(found):
-        try:
-            yield msgspec.json.decode(text, type=Hazard)
-        except msgspec.DecodeError as error:
-            problems.append(f"a lock order that can deadlock cannot be read: {error}")
 
 
 def member_view(member: str, fields: dict[str, str], *, now: float, run_state: str = "live") -> MemberView:

@@ -74,6 +74,7 @@ class MonitorCore:
         self._changed = True
         self._now: float | None = None
         self._watched_since = 0.0
+        self._led_since = 0.0
         self._next_slow = 0.0
 
     # --- inputs ---
@@ -189,6 +190,8 @@ class MonitorCore:
     def _pass(self, now: float) -> None:
         """Note that it is `now`; deal with time in which the monitor saw nothing."""
         gap = now - self._now if self._now is not None else float("inf")
+        if self._now is None:
+            self._led_since = now
         if gap > self._longest_gap_s():
             self._watched_since = now
             self._candidates.clear()
@@ -409,13 +412,13 @@ class MonitorCore:
         return next((case for case in cases if case.incident.culprits == (source,)), None)
 
     def _circles(self, now: float) -> list[Instruction]:
-        """Members that run and get nowhere; over once they mark progress again."""
-        found = {telling.circle_id(self._run, one): one for one in self._progress.circles(self.graph, self._roster.all(), now)}
+        """Members that run and get nowhere; over once they mark progress again, or end."""
+        still = {telling.circle_id(self._run, one) for one in self._roster.all() if one.state == "alive"}
         told: list[Instruction] = []
         for case in [c for c in self.cases.values() if c.incident.cause == "livelock"]:
-            if case.incident.id not in found:
+            if case.incident.id not in still:
                 told += self._close(case, now, telling.resolution(case.incident))
-        for circle in found.values():
+        for circle in self._progress.circles(self.graph, self._roster.all(), since=self._led_since, now=now):
             told += self._tell_slow(telling.circle(circle, run=self._run, now=now), now)
         return told
 

@@ -18,7 +18,7 @@ from unknot.recovery.registration import MemberInfo
 from unknot.supervisor.incidents import Action, Cause, Incident, Line
 from unknot.supervisor.members import STARTING
 from unknot.supervisor.monitor.circling import Circle
-from unknot.supervisor.monitor.what_to_do import AFTER_A_CRASH, about_death, about_old_wait, about_silence
+from unknot.supervisor.monitor.what_to_do import AFTER_A_CRASH, about_circle, about_death, about_old_wait, about_silence
 
 OLD_WAITS = frozenset({"slow", "external", "starved"})
 _FOUND = frozenset({"deadlock", "mismatch", "absent", "dead"})
@@ -162,9 +162,9 @@ def crash(member: MemberInfo, *, run: str, now: float) -> Incident:
     )  # fmt: skip
 
 
-def circle_id(run: str, found: Circle) -> str:
+def circle_id(run: str, member: MemberInfo) -> str:
     """One incident for each time that a process stops making progress."""
-    return incident_id(run, f"circle:{found.member.source}:{found.member.progress_n}")
+    return incident_id(run, f"circle:{member.source}:{member.progress_n}")
 
 
 def circle(found: Circle, *, run: str, now: float) -> Incident:
@@ -174,11 +174,11 @@ def circle(found: Circle, *, run: str, now: float) -> Incident:
     marks = f"{member.progress_n} mark{'' if member.progress_n == 1 else 's'} until then{usual}"
     text = f"{member.source} runs, waits for nothing, and has marked no progress for {without} ({marks}): it may go round in circles."
     return Incident(
-        id=circle_id(run, found), run=run, cause="livelock", kind="circling", state="open",
+        id=circle_id(run, member), run=run, cause="livelock", kind="circling", state="open",
         headline=f"LIVELOCK in run {run}: {bare(member.source)} runs without progress (for {without})",
         lines=(Line(participant=member.source, resource="", text=text, since=member.progress_at, culprit=True),),
         culprits=(member.source,), victims=(), core=(), stuck=(), tickets={}, opened_at=now, confirmed_at=now,
-        advice=about_old_wait("livelock", (member.source,), ""),
+        advice=about_circle(member),
     )  # fmt: skip
 
 

@@ -29,6 +29,12 @@ def about_death(member: MemberInfo) -> str:
     return f"{first} `restart=` of its decorator says when it is started again."
 
 
+def about_circle(member: MemberInfo) -> str:
+    """Of a member that runs without progress."""
+    where = f"See where {member.member} is now, by its stack"
+    return f"{where}: a retry that never succeeds needs an end of its own, with a pause that grows."
+
+
 def about_old_wait(cause: Cause, roots: Iterable[str], resource: str) -> str:
     """Of a straggler, of units that are kept, of a wait for the outside, whose `resource` is its label."""
     named = listed([bare(root) for root in roots], "or")
@@ -36,6 +42,4 @@ def about_old_wait(cause: Cause, roots: Iterable[str], resource: str) -> str:
         return f"Answer {resource}, or give the call that waits for it a time-out of its own, so that the run goes on without it."
     if cause == "starved":
         return f"Have {named} give units of {shown(resource)} back sooner, or let there be more of them."
-    if cause == "livelock":
-        return f"See where {named} is now, by its stack: a retry that never succeeds needs an end of its own, with a pause that grows."
     return f"See where {named} is now, by its stack. If that never ends, kill its process: its restart policy decides then."

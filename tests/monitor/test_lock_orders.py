@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.proof.workers import Scene, Worker, until
+from unknot.graph.hazards import Hazard, Order, Taken
+from unknot.recovery.registration import new_boot, register
 from unknot.recovery.run import RunClaim
+from unknot.supervisor import process
 from unknot.supervisor.cli.changes import changes
 from unknot.supervisor.cli.render_status import status_lines
 from unknot.supervisor.cli.snapshot import Snapshot, read_snapshot
 from unknot.supervisor.cli.text import UNICODE, to_text
 from unknot.supervisor.monitor.lock_orders import LockOrderWatch
+from unknot.supervisor.store.hazard_store import HazardStore
+from unknot.supervisor.store.redis_store import RedisStore
 
 
 def nest(worker: Worker, *names: str) -> None:
@@ -86,6 +93,26 @@ def test_what_is_no_order_is_passed_over_and_counted(scene: Scene) -> None:
     watch = LockOrderWatch(scene.store)
     assert (watch.look(), watch.bad) == ((), 2)
     assert (watch.look(), watch.bad) == ((), 2), "not read again"
+
+
+def test_orders_that_the_run_has_no_room_for_are_counted_by_who_tells_them(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_ORDERS_KEPT", 2)
+    outlet = process.RedisOutlet(store, register(store, "agent/a", role="agent", pid=1, host="here", boot=new_boot()))
+    ways = [Order("agent/a", Taken("lock:a", "x", "a.py:1"), Taken(f"lock:{n}", "x", "a.py:2")) for n in range(5)]
+    assert outlet.lock_orders(ways) is None
+    assert (store.command("SCARD", store.key("orders")), outlet.orders_left_out) == (2, 3)
+
+
+def test_a_hazard_that_cannot_be_read_is_left_out_and_named(scene: Scene) -> None:
+    hazard = Hazard(locks=("lock:a", "lock:b"), sites=(("x.py:1", "x.py:2"), ("y.py:1", "y.py:2")), text="a and b can deadlock")
+    hazards = HazardStore(scene.store)
+    hazards.put(hazard)
+    scene.store.command("HSET", scene.store.key("hazards"), "lock:c lock:d", "{")
+    assert (hazards.list(), len(hazards.problems)) == ([hazard], 1)
+    snapshot = read_snapshot(scene.store)
+    assert (snapshot.hazards, list(snapshot.problems)) == ((hazard,), list(hazards.problems))
 
 
 def test_a_run_that_begins_anew_has_no_orders_and_no_hazards_of_the_one_before(scene: Scene) -> None:

@@ -193,6 +193,35 @@ def test_time_spent_waiting_is_no_circle_also_not_in_short_waits_one_after_the_o
     assert desk.opened() == []
 
 
+def test_a_new_leader_tells_a_circle_only_of_time_that_it_has_seen_and_keeps_one_that_was_told_before() -> None:
+    first = desk_of(A, livelock_after_s=20.0)
+    begun = first.now
+    while first.now < begun + 25.0:
+        first.later(1.0)
+        first.members(member(A, beat_at=first.now, progress_n=3, progress_at=begun))
+    told = first.incident()
+    assert (told.cause, told.state) == ("livelock", "open")
+
+    second = desk_of(A, B, livelock_after_s=20.0)
+    led, before = second.now, second.now - 25.0
+    second.core.adopt(told, led)
+
+    def look(later_s: float, n: int = 3) -> None:
+        until = second.now + later_s
+        while second.now < until:
+            second.later(1.0)
+            a = member(A, beat_at=second.now, progress_n=n, progress_at=before if n == 3 else second.now)
+            second.members(a, member(B, beat_at=second.now, progress_n=3, progress_at=before))
+
+    look(19.0)
+    assert [put for put in second.given(Put) if put.alert] == [], "A's is known and stands, and of B nothing was seen before"
+    look(3.0)
+    assert [put.incident.culprits for put in second.given(Put) if put.alert] == [(B,)]
+    look(1.0, n=4)
+    ended = [put.incident.id for put in second.given(Put) if put.incident.state == "resolved"]
+    assert ended == [told.id]
+
+
 def test_who_has_never_marked_progress_stands_in_an_old_wait_or_usually_takes_as_long_is_no_circle() -> None:
     desk = desk_of(A, B, C, livelock_after_s=60.0, slow_after_s=10_000.0, external_after_s=10_000.0)
     desk.party(B).hold("lock:x").tell()
