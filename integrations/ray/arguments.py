@@ -15,10 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 import ray
+import structlog
 from ray import cloudpickle
 
 # Ray inlines up to 100 KiB (`max_direct_call_object_size`), its own wrapping included.
 _INLINED = 64 * 1024
+_log = structlog.get_logger("unknot.run")
 
 
 class _ReferenceMetError(Exception):
@@ -51,12 +53,16 @@ def _kept(value: Any) -> Any:
     out = io.BytesIO()
     try:
         _Pickler(out, protocol=5).dump(value)  # type: ignore[no-untyped-call]
-        body = out.getvalue()
-        if len(body) <= _INLINED:
-            return _Kept(cloudpickle.loads, body)
+    except Exception:  # noqa: BLE001 - a value of the user's: Ray takes or refuses it as it would without us
+        return value
+    body = out.getvalue()
+    if len(body) <= _INLINED:
+        return _Kept(cloudpickle.loads, body)
+    try:
         # Pickled by itself, the reference is kept by Ray for as long as the driver lives.
         return _Kept(_fetched, cloudpickle.dumps(ray.put(body)))  # type: ignore[no-untyped-call]
-    except Exception:  # noqa: BLE001 - a value of the user's, or references that this Ray does not let out: as it would be without us
+    except Exception as error:  # noqa: BLE001 - a full object store, or a Ray that lets no references out: it starts, and may not start again
+        _log.warning("member.argument.not_kept", what=type(value).__name__, bytes=len(body), error=str(error))
         return value
 
 

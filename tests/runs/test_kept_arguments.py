@@ -9,12 +9,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
 
 import unknot
+from unknot.integrations.ray import arguments
 from unknot.integrations.ray.arguments import kept_arguments
 
 NewRun = Callable[..., AbstractContextManager[unknot.Run]]
@@ -102,3 +104,15 @@ def test_what_holds_a_reference_or_does_not_pickle_is_left_to_ray(ray_cluster: N
     assert args[0] is inside
     assert args[1] is unpicklable
     assert ray.get(ray.put(kwargs["plain"])) == 5
+
+
+def test_a_large_argument_that_ray_cannot_keep_goes_as_it_is_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> None:
+        raise ray.exceptions.ObjectStoreFullError
+
+    told: list[str] = []
+    monkeypatch.setattr(ray, "put", full)
+    monkeypatch.setattr(arguments, "_log", SimpleNamespace(warning=lambda event, **_: told.append(event)))
+    value = b"w" * 1_000_000
+    assert kept_arguments((value,), {}) == ((value,), {})
+    assert told == ["member.argument.not_kept"]

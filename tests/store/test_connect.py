@@ -9,14 +9,12 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from unknot.graph.errors import UnknotError
-from unknot.recovery.errors import ConfigError, StoreUnavailable
+from tests.store.refused import PASSWORD, SHORT, refusal
+from unknot.recovery.errors import ConfigError
 from unknot.supervisor.store.address import shown_address
 from unknot.supervisor.store.probe import classify
-from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
+from unknot.supervisor.store.redis_store import RedisStore
 
-PASSWORD = "hunter2-secret"
-SHORT = StoreLimits(connect_s=1.0, answer_s=1.0, retry_s=1.0)
 SETTINGS_FRAME = b"\x00\x00\x12\x04\x00\x00\x00\x00\x00" + bytes(18)
 OLD = b"# Server\r\nredis_version:5.0.7\r\nprocess_id:1\r\n"
 
@@ -76,16 +74,6 @@ def old_redis(line: socket.socket) -> None:
                 line.sendall(b"+PONG\r\n")
             else:
                 line.sendall(b"+OK\r\n")
-
-
-def refusal(url: str) -> UnknotError:
-    with pytest.raises((StoreUnavailable, ConfigError)) as caught:
-        RedisStore.connect(url, "ppo-17", limits=SHORT)
-    said = str(caught.value)
-    assert "\n" not in said
-    assert PASSWORD not in said
-    assert caught.value.__cause__ is None
-    return caught.value
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
+from tests.store.refused import PASSWORD, refusal
 from unknot.recovery.errors import StoreUnavailable
 from unknot.supervisor.store.embedded import start_redis
 from unknot.supervisor.store.redis_store import RedisStore, StoreLimits
 from unknot.supervisor.store.refusals import RIGHTS
 from unknot.supervisor.store.scripts import load_script, script_names
 
-PASSWORD = "hunter2-secret"
 SHORT = StoreLimits(connect_s=2.0, answer_s=2.0, retry_s=2.0)
 
 
@@ -50,13 +50,9 @@ def user_with(admin: redis.Redis, server_url: str) -> Iterator[Callable[[str], s
 
 
 def refused(url: str, *, writes: bool = True) -> StoreUnavailable:
-    with pytest.raises(StoreUnavailable) as caught:
-        RedisStore.connect(url, "ppo-17", limits=SHORT, writes=writes).close()
-    said = str(caught.value)
-    assert "\n" not in said
-    assert PASSWORD not in said
-    assert caught.value.__cause__ is None
-    return caught.value
+    error = refusal(url, writes=writes, limits=SHORT)
+    assert isinstance(error, StoreUnavailable)
+    return error
 
 
 @pytest.mark.parametrize(
